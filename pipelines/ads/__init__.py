@@ -1,0 +1,24 @@
+"""Impressions and clicks, from raw events to campaign reports: the pipeline that ships.
+
+Read it in the order of the data: `ingest`, `deduplicate`, `attribute`, `report`. `generate` makes events to
+try it with.
+"""
+
+from pipelines.ads.attribute import attribution
+from pipelines.ads.deduplicate import unique_clicks, unique_impressions
+from pipelines.ads.ingest import campaigns, clicks, impressions
+from pipelines.ads.pipeline import ads
+from pipelines.ads.report import campaign_minutes, campaign_totals, user_sessions
+
+__all__ = [
+    "ads",
+    "attribution",
+    "campaign_minutes",
+    "campaign_totals",
+    "campaigns",
+    "clicks",
+    "impressions",
+    "unique_clicks",
+    "unique_impressions",
+    "user_sessions",
+]

@@ -1,0 +1,66 @@
+"""Which click followed an impression, and which campaign the impression belongs to."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pipelines.ads.deduplicate import unique_clicks, unique_impressions
+from pipelines.ads.ingest import campaigns
+from pipelines.ads.pipeline import ads
+from pipelines.streaming import DeltaAppend, Expect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def with_campaign(impressions: "DataFrame", campaigns: "DataFrame") -> "DataFrame":
+    """Impressions with `campaign_id` and `campaign` of the version that was valid at their event time.
+
+    Versions of an ad do not overlap, so no impression is doubled; where none was valid the campaign is null.
+    A change is announced before the events that it applies to, so whichever later snapshot of the campaigns
+    this meets, the answer is the same.
+    """
+    versions = campaigns.select("ad_id", "campaign_id", "campaign", "__START_AT", "__END_AT")
+    valid = (
+        (impressions["ad_id"] == versions["ad_id"])
+        & (impressions["event_time"] >= versions["__START_AT"])
+        & (versions["__END_AT"].isNull() | (impressions["event_time"] < versions["__END_AT"]))
+    )
+    return impressions.join(versions, valid, "left").drop(versions["ad_id"]).drop("__START_AT", "__END_AT")
+
+
+@ads.stream(
+    source={
+        "impressions": unique_impressions.with_watermark("event_time", "2 hours"),
+        "clicks": unique_clicks.with_watermark("click_time", "2 hours"),
+        "campaigns": campaigns.static(),
+    },
+    sink=DeltaAppend(),
+    expect=[Expect("campaign_known", "campaign_id IS NOT NULL", on_violation="warn")],
+)
+def attribution(impressions: "DataFrame", clicks: "DataFrame", campaigns: "DataFrame") -> "DataFrame":
+    """Each impression with the click on it in the hour after it, and with the campaign of its moment.
+
+    A clicked impression comes as soon as its click does. One without a click comes when no click on it can
+    come any more: three hours of event time later, the hour and the watermark. An impression of an ad that
+    was in no campaign has null for it.
+    """
+    on_impressions = clicks.select("click_id", "click_time", F.col("impression_id").alias("clicked_id"))
+    within_the_hour = (
+        (F.col("impression_id") == F.col("clicked_id"))
+        & (F.col("click_time") >= F.col("event_time"))
+        & (F.col("click_time") <= F.col("event_time") + F.expr("INTERVAL 1 HOUR"))
+    )
+    clicked = impressions.join(on_impressions, within_the_hour, "left").drop("clicked_id")
+    return with_campaign(clicked, campaigns).select(
+        "impression_id",
+        "ad_id",
+        "user_id",
+        "page",
+        "cost_micros",
+        "event_time",
+        "click_id",
+        "click_time",
+        "campaign_id",
+        "campaign",
+    )

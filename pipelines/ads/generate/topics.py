@@ -1,0 +1,105 @@
+"""Events as messages of Kafka topics."""
+
+from typing import TYPE_CHECKING
+
+from pipelines.ads.generate.amounts import Amounts, Tally
+from pipelines.ads.generate.arrivals import LATE_IMPRESSIONS, arrivals
+from pipelines.ads.generate.records import FEEDS, Record
+from pipelines.streaming.errors import TransientError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import KafkaError, Message, Producer
+
+    DeliveryCallback = Callable[[KafkaError | None, Message], None]
+
+PARTITIONS = 4
+_DEADLINE_S = 20
+
+
+def produce(
+    *, bootstrap: str, events: int, seed: int, start: int = 0, late: int = LATE_IMPRESSIONS
+) -> Amounts:
+    """Sends events to the topics named as the feeds; a missing topic is made, with 4 partitions.
+
+    The key of a message is the impression's id, and for campaigns the ad's, so that the changes of one ad
+    stay in order.
+
+    Args:
+        bootstrap: The brokers, as comma-separated `host:port`.
+        events: The number of indices to send, at least 1.
+        seed: Another seed is another sequence.
+        start: The first index; the `next_start` of the call before continues the sequence.
+        late: Late impressions to spread over the call; there are none with `start` 0.
+
+    Raises:
+        ConfigurationError: a number is out of its range.
+        TransientError: no broker answers, or not every message was taken.
+    """
+    from confluent_kafka import Producer
+
+    arriving = arrivals(events=events, seed=seed, start=start, late=late)
+    _make_topics(bootstrap)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,  # a message that is sent again after an error is not there twice
+            "linger.ms": 20,
+            "message.timeout.ms": _DEADLINE_S * 1000,
+        }
+    )
+    refused: list[str] = []
+
+    def delivered(error: "KafkaError | None", message: "Message") -> None:
+        if error is not None:
+            refused.append(f"{message.topic()}: {error.str()}")
+
+    tally = Tally()
+    for _, record in arriving:
+        tally.add(record)
+        _send(producer, record, delivered)
+    unsent = producer.flush(_DEADLINE_S)
+    if refused or unsent:
+        raise TransientError(
+            f"demo generate: Kafka at {bootstrap} did not take {len(refused) + unsent} of "
+            f"{tally.amounts(seed=seed, start=start, events=events).records} messages "
+            f"({refused[0] if refused else 'no answer'}).",
+            lost="Topics hold a part of these events.",
+            mend="Look after the broker, then send them again to new topics.",
+        )
+    return tally.amounts(seed=seed, start=start, events=events)
+
+
+def _make_topics(bootstrap: str) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics(
+        [NewTopic(feed, num_partitions=PARTITIONS) for feed in FEEDS],
+        operation_timeout=_DEADLINE_S,
+        request_timeout=_DEADLINE_S,
+    )
+    for feed, topic in made.items():
+        try:
+            topic.result()
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise TransientError(
+                    f"demo generate: Kafka at {bootstrap} did not make the topic {feed}: {reason.str()}.",
+                    lost="Nothing was sent.",
+                    mend="Check the address and that the broker runs, then generate again.",
+                ) from error
+
+
+def _send(producer: "Producer", record: Record, delivered: "DeliveryCallback") -> None:
+    while True:
+        try:
+            producer.produce(record.feed, value=record.text, key=record.key, on_delivery=delivered)
+        except BufferError:  # the queue is full: reports of delivery make room in it
+            producer.poll(1)
+        else:
+            producer.poll(0)
+            return

@@ -1,0 +1,106 @@
+"""From the feeds into tables: parsed, and what is bad set aside with its raw text."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pipelines.ads.pipeline import ads
+from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+IMPRESSION = """
+    impression_id STRING,
+    ad_id STRING,
+    user_id STRING,
+    page STRING,
+    cost_micros BIGINT,
+    event_time TIMESTAMP
+"""
+CLICK = """
+    click_id STRING,
+    impression_id STRING,
+    ad_id STRING,
+    user_id STRING,
+    click_time TIMESTAMP
+"""
+CAMPAIGN_CHANGE = """
+    ad_id STRING,
+    campaign_id STRING,
+    campaign STRING,
+    op STRING,
+    seq BIGINT,
+    changed_at TIMESTAMP
+"""
+
+
+# A rule that evaluates to NULL is violated: `ad_id <> ''` sets aside an id that is missing, null or empty.
+@ads.stream(
+    source=Feed(
+        "ad-impressions",
+        value=from_json(IMPRESSION),
+        quarantine={
+            "has_impression_id": "impression_id <> ''",
+            "has_ad_id": "ad_id <> ''",
+            "has_user_id": "user_id <> ''",
+            "has_event_time": "event_time IS NOT NULL",
+            "cost_not_negative": "cost_micros >= 0",
+        },
+        max_records_per_batch=200_000,
+    ),
+    sink=DeltaAppend(partition_by=["event_date"]),
+)
+def impressions(events: "DataFrame") -> "DataFrame":
+    """Every impression as it was reported, one row a report.
+
+    What is sent twice is here twice; `unique_impressions` has each once.
+    """
+    return events.withColumn("event_date", F.to_date("event_time"))
+
+
+@ads.stream(
+    source=Feed(
+        "ad-clicks",
+        value=from_json(CLICK),
+        quarantine={
+            "has_click_id": "click_id <> ''",
+            "has_impression_id": "impression_id <> ''",
+            "has_click_time": "click_time IS NOT NULL",
+        },
+        max_records_per_batch=200_000,
+    ),
+    sink=DeltaAppend(),
+)
+def clicks(events: "DataFrame") -> "DataFrame":
+    """Every click as it was reported, one row a report, with the impression that was clicked."""
+    return events
+
+
+@ads.stream(
+    source=Feed(
+        "ad-campaigns",
+        value=from_json(CAMPAIGN_CHANGE),
+        quarantine={
+            "has_ad_id": "ad_id <> ''",
+            "has_seq": "seq IS NOT NULL",
+            "has_changed_at": "changed_at IS NOT NULL",
+            "op_known": "op IN ('upsert', 'delete')",
+            "has_campaign_id": "op = 'delete' OR campaign_id <> ''",
+        },
+    ),
+    sink=DeltaMerge(
+        keys=["ad_id"],
+        sequence_by="seq",
+        apply_as_deletes="op = 'delete'",
+        except_columns=["op"],
+        scd_type=2,
+        valid_by="changed_at",
+    ),
+)
+def campaigns(changes: "DataFrame") -> "DataFrame":
+    """The campaign of each ad through time: a row a version, valid from `__START_AT` until before `__END_AT`.
+
+    An ad that was taken out of its campaign has no version until it is put into another.
+    """
+    return changes

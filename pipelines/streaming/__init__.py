@@ -1,0 +1,31 @@
+"""What every pipeline is made of: the public names."""
+
+from pipelines.streaming.expectations import Expect
+from pipelines.streaming.options import QueryOptions
+from pipelines.streaming.sinks import DeltaAppend, DeltaMerge
+from pipelines.streaming.sources import (
+    DeltaSource,
+    Feed,
+    FileSource,
+    KafkaSource,
+    from_csv,
+    from_json,
+    raw,
+)
+from pipelines.streaming.stream import Pipeline, Stream
+
+__all__ = [
+    "DeltaAppend",
+    "DeltaMerge",
+    "DeltaSource",
+    "Expect",
+    "Feed",
+    "FileSource",
+    "KafkaSource",
+    "Pipeline",
+    "QueryOptions",
+    "Stream",
+    "from_csv",
+    "from_json",
+    "raw",
+]

@@ -1,0 +1,39 @@
+"""A checkpoint read without a JVM: what is in it, whether the next start will work, what it will do."""
+
+from pipelines.streaming.checkpoint.commits import CommitEntry
+from pipelines.streaming.checkpoint.errors import CheckpointFormatError, FileAbsentError, NotACheckpointError
+from pipelines.streaming.checkpoint.findings import Finding, Severity
+from pipelines.streaming.checkpoint.offsets import OffsetEntry
+from pipelines.streaming.checkpoint.source_log import SourceFile, file_source_paths
+from pipelines.streaming.checkpoint.source_offset import DeltaOffset, SourceKind, SourceOffset
+from pipelines.streaming.checkpoint.tail import (
+    NextStart,
+    Tail,
+    commit_batches,
+    offset_batches,
+    read_commit,
+    read_offset,
+    read_tail,
+)
+
+__all__ = [
+    "CheckpointFormatError",
+    "CommitEntry",
+    "DeltaOffset",
+    "FileAbsentError",
+    "Finding",
+    "NextStart",
+    "NotACheckpointError",
+    "OffsetEntry",
+    "Severity",
+    "SourceFile",
+    "SourceKind",
+    "SourceOffset",
+    "Tail",
+    "commit_batches",
+    "file_source_paths",
+    "offset_batches",
+    "read_commit",
+    "read_offset",
+    "read_tail",
+]

@@ -1,0 +1,42 @@
+"""What can go wrong while a checkpoint is read: it is none, or a file in it is not what Spark wrote."""
+
+from pipelines.streaming.errors import CheckpointError
+
+UNCHANGED = "Nothing was changed."
+
+
+class NotACheckpointError(CheckpointError):
+    """The place does not exist, or has no `metadata`, no `offsets` and no `commits`."""
+
+    def __init__(self, path: object, what: str) -> None:
+        self.path = str(path)
+        super().__init__(
+            f"{self.path} is not a checkpoint: {what}.",
+            lost=UNCHANGED,
+            mend="Give the query's checkpointLocation: the folder with metadata, offsets/ and commits/.",
+        )
+
+
+class CheckpointFormatError(CheckpointError):
+    """A file of a checkpoint cannot be read as what it should be.
+
+    Attributes:
+        where: The file, relative to the checkpoint.
+        what: What is wrong with it.
+        code: The stable code under which `verify` reports it, such as `truncated-file`.
+    """
+
+    def __init__(self, where: str, what: str, *, code: str, mend: str = "") -> None:
+        self.where = where
+        self.code = code
+        super().__init__(what, lost=UNCHANGED, mend=mend)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {super().__str__()}"
+
+
+class FileAbsentError(CheckpointFormatError):
+    """A file is not there."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where, "The file is missing.", code="missing-file")

@@ -1,0 +1,103 @@
+"""`offsets/N`: what batch N reads, up to where, under which watermark and with which pinned settings.
+
+Spark writes it before the batch runs, so that a repeat reads exactly the same range.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.streaming.checkpoint.errors import CheckpointFormatError
+from pipelines.streaming.checkpoint.logfile import (
+    long_field,
+    parse_object,
+    shown,
+    versioned_lines,
+)
+from pipelines.streaming.checkpoint.source_offset import SourceOffset
+
+KNOWN_VERSION = 2
+_VOID = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEntry:
+    """One file of the offset log.
+
+    Attributes:
+        batch_id: The batch.
+        version: 1: sources by position; 2 (Spark 4.2): sources by name.
+        watermark_ms: The watermark the batch runs under, milliseconds since the epoch; 0 before any event.
+        timestamp_ms: The batch's processing time, milliseconds since the epoch; 0 before Spark 2.2.
+        conf: The settings that the checkpoint pins; empty before Spark 2.2.
+        sources: Up to where each source is read, in the order of the file.
+    """
+
+    batch_id: int
+    version: int
+    watermark_ms: int
+    timestamp_ms: int
+    conf: Mapping[str, str]
+    sources: tuple[SourceOffset, ...]
+
+    def source(self, key: str | int) -> SourceOffset | None:
+        """The offset of one source, by its name (version 2) or its position; None where there is no such."""
+        for source in self.sources:
+            if key in (source.name, source.index) or (source.name is None and key == str(source.index)):
+                return source
+        return None
+
+
+def parse_offsets(batch_id: int, data: bytes, where: str) -> OffsetEntry:
+    """One file of the offset log.
+
+    Raises:
+        CheckpointFormatError: empty, cut off, no JSON, or of an unknown version.
+    """
+    version, lines = versioned_lines(where, data, known=KNOWN_VERSION)
+    if not lines:
+        raise CheckpointFormatError(where, "It ends after the version line.", code="truncated-file")
+    header = lines[0].strip()
+    # Spark 2.0 left the second line empty; 2.1 had no conf (OffsetSeqLog keeps reading both).
+    fields = parse_object(where, header) if header else {}
+    read = _named if version == KNOWN_VERSION else _positional
+    return OffsetEntry(
+        batch_id=batch_id,
+        version=version,
+        watermark_ms=long_field(where, fields, "batchWatermarkMs", 0),
+        timestamp_ms=long_field(where, fields, "batchTimestampMs", 0),
+        conf=_conf(where, fields.get("conf", {})),
+        sources=tuple(read(where, lines[1:])),
+    )
+
+
+def _conf(where: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise CheckpointFormatError(
+            where, f"conf is {shown(repr(value))}, not an object of texts.", code="unparseable-file"
+        )
+    return value
+
+
+def _positional(where: str, lines: list[str]) -> list[SourceOffset]:
+    return [SourceOffset.parse(where, None, index, _raw(text)) for index, text in enumerate(lines)]
+
+
+def _named(where: str, lines: list[str]) -> list[SourceOffset]:
+    found: dict[str, SourceOffset] = {}
+    for line in lines:
+        name, colon, text = line.partition(":")
+        if not colon or not name:
+            raise CheckpointFormatError(
+                where, f"{shown(line)} is not of the form <source>:<offset>.", code="unparseable-file"
+            )
+        if name in found:
+            raise CheckpointFormatError(
+                where, f"Source {name!r} stands there twice.", code="unparseable-file"
+            )
+        found[name] = SourceOffset.parse(where, name, None, _raw(text))
+    return list(found.values())
+
+
+def _raw(text: str) -> str | None:
+    return None if text == _VOID else text

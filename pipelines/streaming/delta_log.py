@@ -1,0 +1,104 @@
+"""What a Delta table's log says, without a JVM: versions, transactions, and the actions of single commits.
+
+State (schema, transactions, version) comes from delta-rs; the actions of one commit are read from its JSON
+file (Delta protocol, "Delta Log Entries"), which delta-rs does not offer.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of a table.
+
+    Attributes:
+        version: Its version.
+        operation: `STREAMING UPDATE`, `WRITE`, `MERGE`, ...
+        transactions: Versions by app id (`txn` actions).
+        metrics: The commit's `operationMetrics`, as Delta writes them: texts.
+        user_metadata: What the writer said about it.
+        adds_rows: Whether it adds files with new data.
+        removes_rows: Whether it removes files and with them data; a compaction does not.
+        timestamp_ms: When it was made, milliseconds since the epoch.
+    """
+
+    version: int
+    operation: str = ""
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    user_metadata: str | None = None
+    adds_rows: bool = False
+    removes_rows: bool = False
+    timestamp_ms: int | None = None
+
+    @property
+    def rows_written(self) -> int | None:
+        """Rows that the commit added, changed or deleted; None where it does not say."""
+        if self.operation == "MERGE":
+            parts = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+            return sum(int(self.metrics.get(part, 0)) for part in parts)
+        rows = self.metrics.get("numOutputRows")
+        return None if rows is None else int(rows)
+
+
+def open_table(folder: Path) -> DeltaTable | None:
+    """The table in a folder, without its files; None where there is none."""
+    if not (folder / "_delta_log").is_dir():
+        return None
+    try:
+        return DeltaTable(str(folder), without_files=True)
+    except TableNotFoundError:
+        return None
+
+
+def latest_version(folder: Path) -> int | None:
+    """The newest version of the table in a folder; None where there is none."""
+    table = open_table(folder)
+    return None if table is None else table.version()
+
+
+def commits(folder: Path, first: int, last: int | None = None) -> Iterator[Commit]:
+    """The commits from version `first` to `last` (the newest, if None), oldest first.
+
+    Commits whose file the log's clean-up has removed are left out.
+    """
+    version = first
+    while last is None or version <= last:
+        place = folder / "_delta_log" / f"{version:020d}.json"
+        try:
+            lines = place.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            if last is None:
+                return
+        else:
+            yield _commit(version, [json.loads(line) for line in lines if line.strip()])
+        version += 1
+
+
+def _commit(version: int, actions: list[dict[str, Any]]) -> Commit:
+    info: dict[str, Any] = {}
+    transactions: dict[str, int] = {}
+    adds = removes = False
+    for action in actions:
+        info = action.get("commitInfo", info)
+        if txn := action.get("txn"):
+            transactions[txn["appId"]] = txn["version"]
+        adds = adds or bool(action.get("add", {}).get("dataChange"))
+        removes = removes or bool(action.get("remove", {}).get("dataChange"))
+    return Commit(
+        version=version,
+        operation=info.get("operation", ""),
+        transactions=transactions,
+        metrics=info.get("operationMetrics", {}),
+        user_metadata=info.get("userMetadata"),
+        adds_rows=adds,
+        removes_rows=removes,
+        timestamp_ms=info.get("timestamp"),
+    )

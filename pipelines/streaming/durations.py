@@ -1,0 +1,42 @@
+"""Lengths of time as Spark writes them: `"2 hours"`, `"90 seconds"`, `"1 day 12 hours"`."""
+
+import re
+from datetime import timedelta
+
+from pipelines.streaming.errors import DefinitionError
+
+_PART = re.compile(r"\s*(\d+)\s*(millisecond|second|minute|hour|day|week)s?\s*", re.IGNORECASE)
+
+
+def duration(value: str | timedelta, *, what: str) -> timedelta:
+    """A length of time from Spark's interval text, or the timedelta itself.
+
+    Months and years have no fixed length, so Spark's watermarks refuse them and so do we.
+
+    Args:
+        value: `"2 hours"`, or a timedelta.
+        what: The field it is for, named in the error.
+
+    Raises:
+        DefinitionError: the text is no interval, or the length is negative.
+    """
+    if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise DefinitionError(f"{what} is {value}: a length of time cannot be negative.")
+        return value
+    total = timedelta(0)
+    position = 0
+    while isinstance(value, str) and (part := _PART.match(value, position)):
+        total += timedelta(**{f"{part[2].lower()}s": int(part[1])})
+        position = part.end()
+    if not isinstance(value, str) or not position or position != len(value):
+        raise DefinitionError(
+            f"{what} is {value!r}: write a length of time such as '10 minutes', '2 hours' or '1 day 12 hours' "
+            "(milliseconds to weeks)."
+        )
+    return total
+
+
+def interval(length: timedelta) -> str:
+    """A timedelta as Spark's interval text, exact to the millisecond."""
+    return f"{length // timedelta(milliseconds=1)} milliseconds"

@@ -1,0 +1,103 @@
+"""Names that are safe in a path, in SQL and as a Dagster key, or an error that says why not."""
+
+import keyword
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from pipelines.streaming.errors import DefinitionError
+
+RESERVED_PIPELINES = frozenset({"streaming"})
+MAX_LENGTH = 80  # a checkpoint path holds two names, and some file systems stop at 255 bytes a name
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_RULE = re.compile(r"[A-Za-z0-9_]+")  # Dagster's rule for the names of asset checks
+_FEED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # Kafka's legal topic characters
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StreamName:
+    """The full name of a stream, `<pipeline>/<stream>`: its asset key, its folder, its selection."""
+
+    pipeline: str
+    stream: str
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}/{self.stream}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`ads/clicks` as a name.
+
+        Raises:
+            DefinitionError: the text is not two valid names with a slash between them.
+        """
+        pipeline, slash, stream = text.partition("/")
+        if not slash:
+            raise DefinitionError(f"{text!r} is not of the form <pipeline>/<stream>.")
+        return cls(valid_name(pipeline, what="pipeline"), valid_name(stream, what="stream"))
+
+
+def valid_name(value: object, *, what: str) -> str:
+    """A name of ours: lower case, digits and single underscores.
+
+    Two underscores in a row are kept for our own tables, such as `<stream>__quarantine`.
+
+    Raises:
+        DefinitionError: with the kind of name, the value and the rule.
+    """
+    if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > MAX_LENGTH:
+        raise DefinitionError(
+            f"{what} name {value!r} is not allowed: use lower-case letters, digits and single underscores, "
+            f"start with a letter, at most {MAX_LENGTH} characters."
+        )
+    return value
+
+
+def valid_rule_name(value: object, *, what: str) -> str:
+    """The name of a rule on rows: it becomes the name of a Dagster asset check.
+
+    Raises:
+        DefinitionError: with the kind of name, the value and the rule.
+    """
+    if not isinstance(value, str) or not _RULE.fullmatch(value) or len(value) > MAX_LENGTH:
+        raise DefinitionError(f"{what} name {value!r} is not allowed: it must match [A-Za-z0-9_]+.")
+    return value
+
+
+def valid_feed_name(value: object) -> str:
+    """A feed's name: it becomes a folder or a Kafka topic.
+
+    Raises:
+        DefinitionError: with the value and the rule.
+    """
+    if not isinstance(value, str) or not _FEED.fullmatch(value) or len(value) > MAX_LENGTH:
+        raise DefinitionError(
+            f"feed name {value!r} is not allowed: use letters, digits, '.', '_' and '-', "
+            f"start with a letter or a digit, at most {MAX_LENGTH} characters."
+        )
+    return value
+
+
+def valid_argument(value: object) -> str:
+    """A source's key: it is the argument of the function and the source's name in the checkpoint.
+
+    Raises:
+        DefinitionError: with the value and the rule.
+    """
+    if not isinstance(value, str) or not _NAME.fullmatch(value) or keyword.iskeyword(value):
+        raise DefinitionError(
+            f"source key {value!r} is not allowed: it names an argument of the function and the source in "
+            "the checkpoint, so use lower-case letters, digits and single underscores."
+        )
+    return value
+
+
+def quoted(column: str) -> str:
+    """A column's name as an SQL identifier, whatever is in it."""
+    return "`" + column.replace("`", "``") + "`"
+
+
+def sql_string(text: str) -> str:
+    """A text as an SQL literal, whatever is in it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

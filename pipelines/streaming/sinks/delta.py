@@ -1,0 +1,80 @@
+"""Append to a Delta table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.names import quoted
+from pipelines.streaming.sinks.sink import BatchNote, Sink, Transaction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class DeltaAppend(Sink):
+    """Every output row is added to the table.
+
+    Attributes:
+        partition_by: Columns that the table is partitioned by.
+        cluster_by: Columns that the table is clustered by (liquid clustering), instead of partitions.
+        merge_schema: Whether new nullable columns of the output are added to the table.
+    """
+
+    partition_by: Sequence[str] = ()
+    cluster_by: Sequence[str] = ()
+    merge_schema: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for what, columns in (("partition_by", self.partition_by), ("cluster_by", self.cluster_by)):
+            object.__setattr__(self, what, column_names(columns, what=f"DeltaAppend: {what}"))
+        if self.partition_by and self.cluster_by:
+            raise DefinitionError("DeltaAppend: a table has partition_by or cluster_by, not both.")
+
+    @property
+    def native(self) -> bool:
+        return True
+
+    def table_schema(self, output: "StructType") -> "StructType":
+        return output
+
+    def create_options(self) -> str:
+        return layout(self.partition_by, self.cluster_by)
+
+    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: BatchNote) -> None:
+        """Appended in one commit, which Delta skips where the table has the transaction already."""
+        (
+            rows.write.format("delta")
+            .mode("append")
+            .option("txnAppId", transaction.app_id)
+            .option("txnVersion", str(transaction.version))
+            .option("userMetadata", note.text())
+            .save(str(table))
+        )
+
+
+def column_names(columns: object, *, what: str) -> tuple[str, ...]:
+    """A sequence of column names as a tuple.
+
+    Raises:
+        DefinitionError: it is one text, or holds something else than names, or one twice.
+    """
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise DefinitionError(f"{what} is {columns!r}: give a list of column names.")
+    if not all(isinstance(column, str) and column for column in columns) or len(set(columns)) < len(columns):
+        raise DefinitionError(f"{what} is {list(columns)!r}: give each column's name once.")
+    return tuple(columns)
+
+
+def layout(partition_by: Sequence[str], cluster_by: Sequence[str]) -> str:
+    """The clause of CREATE TABLE that lays the table out; empty where there is none."""
+    if partition_by:
+        return f"PARTITIONED BY ({', '.join(map(quoted, partition_by))})"
+    if cluster_by:
+        return f"CLUSTER BY ({', '.join(map(quoted, cluster_by))})"
+    return ""

@@ -1,0 +1,109 @@
+"""What all sinks share: a name, a schema, and one transaction a micro-batch."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from pipelines.streaming.lake import MAIN
+from pipelines.streaming.names import valid_rule_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNote:
+    """What a commit says about the micro-batch that made it, as Delta's `userMetadata`.
+
+    Attributes:
+        batch_id: Spark's batch id; None in the native sink, whose commits name it themselves.
+        fingerprint: The fingerprint of the query's plan.
+        static_versions: The Delta version of each static reading.
+        rows_quarantined: Records that went to quarantine.
+        rows_dropped: Rows left out by expectations, where foreachBatch counted them.
+        violations: Violations by expectation, likewise.
+    """
+
+    batch_id: int | None
+    fingerprint: str
+    static_versions: Mapping[str, int] = field(default_factory=dict)
+    rows_quarantined: int | None = None
+    rows_dropped: int | None = None
+    violations: Mapping[str, int] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """It as JSON."""
+        return json.dumps({"tidemill": asdict(self)}, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """The identity of one write: Delta skips a write whose (app id, version) a table already has.
+
+    Attributes:
+        app_id: The query id for the main target, `<query id>/<target>` for others.
+        version: The batch id.
+    """
+
+    app_id: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Sink(ABC):
+    """Base of all sinks.
+
+    Attributes:
+        name: The target's name: `main` for the table with the stream's name; another name gives
+            `<stream>__<name>`. In a list of sinks exactly one is `main`; it is written last.
+    """
+
+    name: str = field(default=MAIN, kw_only=True)
+
+    def __post_init__(self) -> None:
+        valid_rule_name(self.name, what="sink")
+
+    @property
+    def native(self) -> bool:
+        """Whether Spark's own Delta sink can do it, without foreachBatch."""
+        return False
+
+    @abstractmethod
+    def table_schema(self, output: "StructType") -> "StructType":
+        """The table's columns for an output with these columns."""
+
+    @abstractmethod
+    def create_options(self) -> str:
+        """The clauses of CREATE TABLE after `USING delta`: layout and table properties."""
+
+    @abstractmethod
+    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: BatchNote) -> None:
+        """One micro-batch into the table, in one Delta transaction."""
+
+
+def run_in_transaction(
+    spark: "SparkSession", statement: str, transaction: Transaction, note: BatchNote
+) -> None:
+    """One SQL statement that commits the transaction's identity with its change.
+
+    Delta takes the identity of MERGE, UPDATE and DELETE from session confs (Delta docs, "Idempotent
+    table writes in foreachBatch"); they are unset afterwards, because a second statement under the same
+    identity would be skipped.
+    """
+    confs = {
+        "spark.databricks.delta.write.txnAppId": transaction.app_id,
+        "spark.databricks.delta.write.txnVersion": str(transaction.version),
+        "spark.databricks.delta.commitInfo.userMetadata": note.text(),
+    }
+    for key, value in confs.items():
+        spark.conf.set(key, value)
+    try:
+        spark.sql(statement)
+    finally:
+        for key in confs:
+            spark.conf.unset(key)

@@ -1,0 +1,133 @@
+"""Delta tables as a source: any table by its path, and the table of another stream."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.names import StreamName
+from pipelines.streaming.sources.source import Opening, Source, positive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+DELETED = "_deleted"  # marks the tombstones of a merge table
+BATCH = "_batch"
+BOOKKEEPING = ("_origin", BATCH)
+
+ReadingMode = Literal["append", "changes", "static"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaSource(Source):
+    """A Delta table that is not one of our streams, by its path.
+
+    Attributes:
+        path: The table's folder.
+        mode: `append` reads new rows, `changes` the change data feed, `static` a snapshot.
+        max_files_per_batch: Files that a micro-batch takes at the most.
+        options: Further options of Delta's streaming source.
+    """
+
+    path: str
+    mode: ReadingMode = "append"
+    max_files_per_batch: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str) or not self.path:
+            raise DefinitionError(f"DeltaSource: path is {self.path!r}; name a table's folder.")
+        positive(self.max_files_per_batch, what=f"DeltaSource {self.path!r}: max_files_per_batch")
+
+    @property
+    def streaming(self) -> bool:
+        return self.mode != "static"
+
+    def static(self) -> "DeltaSource":
+        """A snapshot of the table, pinned for the run."""
+        return replace(self, mode="static", watermark=None)
+
+    def describe(self) -> str:
+        return f"Delta table {self.path} ({self.mode})"
+
+    def load(self, opening: Opening, name: str) -> "DataFrame":
+        """The table's rows, new ones only where it streams."""
+        if self.mode == "static":
+            return snapshot(opening, self.path, opening.pins[name])
+        reader = opening.spark.readStream.name(name).format("delta").options(**self.options)
+        if self.mode == "changes":
+            reader = reader.option("readChangeFeed", "true")
+        if self.max_files_per_batch:
+            reader = reader.option("maxFilesPerTrigger", str(self.max_files_per_batch))
+        return reader.load(self.path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamReading(Source):
+    """The table of another stream of ours, without our bookkeeping columns.
+
+    Made by a stream itself: as it is for its new rows, `.changes()` for its change data feed, `.static()`
+    for a snapshot.
+
+    Attributes:
+        stream: The stream that writes the table.
+        mode: `append`, `changes` or `static`.
+        merged: Whether the table is written by a merge, and so has tombstones.
+    """
+
+    stream: StreamName
+    mode: ReadingMode
+    merged: bool
+
+    @property
+    def streaming(self) -> bool:
+        return self.mode != "static"
+
+    @property
+    def upstream(self) -> StreamName:
+        return self.stream
+
+    def describe(self) -> str:
+        return f"{self.stream} ({self.mode})"
+
+    def load(self, opening: Opening, name: str) -> "DataFrame":
+        """The table's rows; tombstones are never seen: in the change feed they are deletes."""
+        table = opening.places.lake.table(self.stream)
+        if self.mode == "static":
+            rows = snapshot(opening, str(table), opening.pins[name])
+            if self.merged:
+                rows = rows.where(f"NOT {DELETED}")
+        else:
+            reader = opening.spark.readStream.name(name).format("delta")
+            if _has_first_commit(table):
+                # From the first commit on: an initial snapshot would come in the order of its files, and a
+                # watermark would drop what comes too late in it.
+                reader = reader.option("startingVersion", "0")
+            if self.mode == "changes":
+                rows = reader.option("readChangeFeed", "true").load(str(table))
+                if self.merged:
+                    rows = _without_tombstones(rows)
+            else:
+                # What removed or changed rows is judged by the guard before the run (run/guard.py).
+                rows = reader.option("skipChangeCommits", "true").load(str(table))
+        return rows.drop(*BOOKKEEPING, DELETED)
+
+
+def snapshot(opening: Opening, path: str, version: int) -> "DataFrame":
+    """A table as of one version."""
+    return opening.spark.read.format("delta").option("versionAsOf", str(version)).load(path)
+
+
+def _has_first_commit(table: "Path") -> bool:
+    return (table / "_delta_log" / f"{0:020d}.json").exists()
+
+
+def _without_tombstones(changes: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    became_tombstone = F.col(DELETED) & (F.col("_change_type") == "update_postimage")
+    return changes.withColumn(
+        "_change_type", F.when(became_tombstone, F.lit("delete")).otherwise(F.col("_change_type"))
+    ).where(f"NOT {DELETED} OR _change_type = 'delete'")

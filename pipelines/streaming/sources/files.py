@@ -1,0 +1,77 @@
+"""Folders of files as a source: json, csv, text, parquet, orc."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.sources.source import Opening, Source, positive
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import DataStreamReader
+
+FileFormat = Literal["json", "csv", "text", "parquet", "orc"]
+
+# Spark skips files that are older than this against the newest one, and says nothing: a backfilled old
+# file would be lost. A hundred years means never.
+MAX_FILE_AGE = "36500d"
+# A restart reads the last committed batch's file list again, about 3 ms a file, so batches stay small.
+MAX_FILES_PER_BATCH = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSource(Source):
+    """Files of a folder, each read once (Spark guide, "Input Sources", file source).
+
+    Attributes:
+        path: A folder or a glob of folders.
+        format: json, csv, text, parquet or orc.
+        schema: A DDL schema; required, because an inferred one changes with the data. text has its own.
+        max_files_per_batch: Files that a micro-batch takes at the most.
+        options: Further options of the format, and of the file source.
+    """
+
+    path: str
+    format: FileFormat
+    schema: str | None = None
+    max_files_per_batch: int = MAX_FILES_PER_BATCH
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str) or not self.path:
+            raise DefinitionError(f"FileSource: path is {self.path!r}; name a folder.")
+        if self.format not in get_args(FileFormat):
+            raise DefinitionError(
+                f"FileSource {self.path!r}: format is {self.format!r}; "
+                f"it is one of {', '.join(get_args(FileFormat))}."
+            )
+        if self.schema is None and self.format != "text":
+            raise DefinitionError(f"FileSource {self.path!r}: schema is missing; write it as DDL.")
+        positive(self.max_files_per_batch, what=f"FileSource {self.path!r}: max_files_per_batch")
+        lowered = {option.lower() for option in self.options}
+        if "maxfilespertrigger" in lowered:
+            raise DefinitionError(
+                f"FileSource {self.path!r}: maxFilesPerTrigger is an argument here; use max_files_per_batch=."
+            )
+        archive = {k.lower(): v for k, v in self.options.items()}.get("sourcearchivedir")
+        if archive is not None and (archive.rstrip("/") + "/").startswith(self.path.rstrip("/") + "/"):
+            raise DefinitionError(
+                f"FileSource {self.path!r}: sourceArchiveDir {archive!r} is inside the source, "
+                "so archived files would be read again; put it elsewhere."
+            )
+
+    def describe(self) -> str:
+        return f"{self.format} files in {self.path}"
+
+    def load(self, opening: Opening, name: str) -> "DataFrame":
+        """A streaming DataFrame of the files' rows."""
+        reader = opening.spark.readStream.name(name).format(self.format)
+        if self.schema is not None:
+            reader = reader.schema(self.schema)
+        return limited(reader, self.max_files_per_batch).options(**self.options).load(self.path)
+
+
+def limited(reader: "DataStreamReader", max_files_per_batch: int) -> "DataStreamReader":
+    """A file reader with our limits: batches of bounded size, and no file too old to be read."""
+    return reader.option("maxFilesPerTrigger", str(max_files_per_batch)).option("maxFileAge", MAX_FILE_AGE)

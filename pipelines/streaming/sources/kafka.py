@@ -1,0 +1,170 @@
+"""Kafka topics as a source, and how to reach a cluster from Spark and from Python alike."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.sources.source import Opening, Source, positive
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_OURS = {
+    "subscribe": "subscribe=",
+    "subscribepattern": "subscribe_pattern=",
+    "assign": "assign=",
+    "startingoffsets": "starting_offsets=",
+    "maxoffsetspertrigger": "max_offsets_per_batch=",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaCluster:
+    """How to reach a Kafka cluster: the target's words, for Spark's client and librdkafka.
+
+    Attributes:
+        bootstrap: Comma-separated `host:port`.
+        security_protocol: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`.
+        sasl_mechanism: `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512` with a SASL protocol.
+        username: The SASL user.
+        password: The SASL password; never shown.
+        ca_file: A PEM file of the authorities to trust, with an SSL protocol.
+    """
+
+    bootstrap: str
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+
+    def spark_options(self) -> dict[str, str]:
+        """Options of Spark's Kafka source (Kafka guide, "Kafka Specific Configurations")."""
+        options = {
+            "kafka.bootstrap.servers": self.bootstrap,
+            "kafka.security.protocol": self.security_protocol,
+            # Spark waits a minute for a broker that is gone; the backlog check has just reached it.
+            "kafka.default.api.timeout.ms": "20000",
+            "kafka.request.timeout.ms": "15000",
+        }
+        if self.sasl_mechanism:
+            module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
+            user, password = (_jaas_quoted(part or "") for part in (self.username, self.password))
+            options["kafka.sasl.mechanism"] = self.sasl_mechanism
+            options["kafka.sasl.jaas.config"] = (
+                f"org.apache.kafka.common.security.{module} required username={user} password={password};"
+            )
+        if self.ca_file:
+            options["kafka.ssl.truststore.type"] = "PEM"
+            options["kafka.ssl.truststore.location"] = self.ca_file
+        return options
+
+    def client_config(self) -> dict[str, str]:
+        """Configuration of librdkafka, which counts what waits without a JVM."""
+        config = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
+        if self.sasl_mechanism:
+            config |= {
+                "sasl.mechanism": self.sasl_mechanism,
+                "sasl.username": self.username or "",
+                "sasl.password": self.password or "",
+            }
+        if self.ca_file:
+            config["ssl.ca.location"] = self.ca_file
+        return config
+
+
+def _jaas_quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSource(Source):
+    """Topics of a cluster, as Spark's Kafka source gives them: key, value, topic, partition, offset, ...
+
+    Exactly one of `subscribe`, `subscribe_pattern` and `assign` says what is read.
+
+    Attributes:
+        cluster: A cluster's name in the target.
+        subscribe: Topics by name.
+        subscribe_pattern: Topics by a Java regular expression.
+        assign: Partitions by topic.
+        starting_offsets: `earliest`, `latest` or offsets by topic and partition; the first run only.
+        max_offsets_per_batch: Messages a micro-batch takes at the most.
+        include_headers: Adds the column `headers`.
+        options: Further options of Spark's Kafka source.
+    """
+
+    cluster: str = "default"
+    subscribe: tuple[str, ...] = ()
+    subscribe_pattern: str | None = None
+    assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    starting_offsets: str | Mapping[str, Mapping[int, int]] = "earliest"
+    max_offsets_per_batch: int | None = None
+    include_headers: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.subscribe, str):
+            object.__setattr__(self, "subscribe", (self.subscribe,))
+        chosen = [bool(self.subscribe), bool(self.subscribe_pattern), bool(self.assign)]
+        if sum(chosen) != 1:
+            raise DefinitionError(
+                "KafkaSource: give exactly one of subscribe, subscribe_pattern and assign "
+                f"(subscribe={self.subscribe!r}, subscribe_pattern={self.subscribe_pattern!r}, "
+                f"assign={dict(self.assign)!r})."
+            )
+        positive(self.max_offsets_per_batch, what="KafkaSource: max_offsets_per_batch")
+        refuse_kafka_options(self.options, what="KafkaSource")
+
+    def describe(self) -> str:
+        what = ", ".join(self.subscribe) or self.subscribe_pattern or ", ".join(self.assign)
+        return f"Kafka {what} on {self.cluster}"
+
+    def load(self, opening: Opening, name: str) -> "DataFrame":
+        """A streaming DataFrame of Kafka's columns (Spark's Kafka guide, "Reading Data from Kafka")."""
+        reader = (
+            opening.spark.readStream.name(name)
+            .format("kafka")
+            .options(**opening.places.cluster(self.cluster).spark_options(), **self.options)
+            .option("startingOffsets", self._starting_offsets())
+            .option("includeHeaders", str(self.include_headers).lower())
+        )
+        if self.max_offsets_per_batch:
+            reader = reader.option("maxOffsetsPerTrigger", str(self.max_offsets_per_batch))
+        if self.subscribe:
+            reader = reader.option("subscribe", ",".join(self.subscribe))
+        elif self.subscribe_pattern:
+            reader = reader.option("subscribePattern", self.subscribe_pattern)
+        else:
+            reader = reader.option(
+                "assign", json.dumps({topic: list(numbers) for topic, numbers in self.assign.items()})
+            )
+        return reader.load()
+
+    def _starting_offsets(self) -> str:
+        if isinstance(self.starting_offsets, str):
+            return self.starting_offsets
+        return json.dumps(
+            {t: {str(p): o for p, o in offsets.items()} for t, offsets in self.starting_offsets.items()}
+        )
+
+
+def refuse_kafka_options(options: Mapping[str, str], *, what: str) -> None:
+    """Options that would break an available-now run, or that are an argument of ours.
+
+    Raises:
+        DefinitionError: with the option and the way around.
+    """
+    for option in options:
+        lowered = option.lower()
+        if lowered == "minoffsetspertrigger":
+            raise DefinitionError(
+                f"{what}: minOffsetsPerTrigger can leave a tail unread in an available-now run. "
+                "Let the schedule decide when a run is worth it, and leave the option out."
+            )
+        if lowered in _OURS:
+            raise DefinitionError(f"{what}: {option} is an argument here; use {_OURS[lowered]}.")
+        if lowered.startswith("kafka.") and any(word in lowered for word in ("password", "jaas", "secret")):
+            raise DefinitionError(f"{what}: {option} is a credential; it belongs to the target's cluster.")

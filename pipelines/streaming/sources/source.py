@@ -1,0 +1,135 @@
+"""What all sources share: a watermark, and how they are opened."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol, Self
+
+from pipelines.streaming.durations import duration, interval
+from pipelines.streaming.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipelines.streaming.lake import Lake
+    from pipelines.streaming.names import StreamName
+    from pipelines.streaming.sources.feed import Binding
+    from pipelines.streaming.sources.kafka import KafkaCluster
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How late rows may come: Spark guide, "Handling Late Data and Watermarking".
+
+    Attributes:
+        column: The event-time column, a timestamp.
+        delay: How far a row may be behind the newest event time seen.
+    """
+
+    column: str
+    delay: timedelta
+
+
+class Places(Protocol):
+    """Where a target has what streams name only logically."""
+
+    lake: "Lake"
+
+    def binding(self, feed: str) -> "Binding":
+        """The folder or topic that a feed is bound to."""
+
+    def cluster(self, name: str) -> "KafkaCluster":
+        """The Kafka cluster of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a source needs to open itself for one run of one stream.
+
+    Attributes:
+        spark: The session of the stream.
+        places: The target's lake, bindings and clusters.
+        pins: The Delta version of each static reading, by source name.
+    """
+
+    spark: "SparkSession"
+    places: Places
+    pins: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """Base of all sources.
+
+    Attributes:
+        watermark: Set through `with_watermark`.
+    """
+
+    watermark: Watermark | None = field(default=None, kw_only=True)
+
+    @property
+    def streaming(self) -> bool:
+        """Whether new data in it wakes the stream; a snapshot does not."""
+        return True
+
+    @property
+    def upstream(self) -> "StreamName | None":
+        """The stream of ours that it reads, if it reads one."""
+        return None
+
+    def with_watermark(self, column: str, delay: str | timedelta) -> Self:
+        """The same source with a watermark.
+
+        Args:
+            column: The event-time column.
+            delay: How late rows may come: `"2 hours"`.
+
+        Raises:
+            DefinitionError: no column, no valid delay, a snapshot, or a second watermark.
+        """
+        if not self.streaming:
+            raise DefinitionError(
+                f"{self.describe()}: a snapshot has no watermark; put it on a streaming source."
+            )
+        if self.watermark is not None:
+            raise DefinitionError(
+                f"{self.describe()}: it already has a watermark on {self.watermark.column!r}."
+            )
+        if not isinstance(column, str) or not column:
+            raise DefinitionError(
+                f"{self.describe()}: watermark column is {column!r}; name an event-time column."
+            )
+        delay = duration(delay, what=f"{self.describe()}: watermark delay")
+        return replace(self, watermark=Watermark(column, delay))
+
+    @abstractmethod
+    def describe(self) -> str:
+        """It in a few words, for messages and lineage."""
+
+    @abstractmethod
+    def load(self, opening: Opening, name: str) -> "DataFrame":
+        """It as a DataFrame, without its watermark.
+
+        Args:
+            opening: What this run opens it with.
+            name: Its name in the checkpoint.
+        """
+
+    def open(self, opening: Opening, name: str) -> "DataFrame":
+        """It as a DataFrame, with its watermark."""
+        rows = self.load(opening, name)
+        if self.watermark is None:
+            return rows
+        return rows.withWatermark(self.watermark.column, interval(self.watermark.delay))
+
+
+def positive(value: int | None, *, what: str) -> int | None:
+    """A limit that is None or at least 1.
+
+    Raises:
+        DefinitionError: with the field and the value.
+    """
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise DefinitionError(f"{what} is {value!r}: it must be a whole number of at least 1.")
+    return value

@@ -1,0 +1,138 @@
+"""Which Java would run Spark, and is it one that Spark runs on: answered without starting a JVM.
+
+Standard library only, and nothing of ours at import: `make` runs this file with the bare system Python,
+before there is a virtual environment.
+
+Sources: Spark 4.2 runs on Java 17, 21 and 25 (Spark overview). G1 of Java 22 up to 25.0.2 may move objects
+that native code holds, which corrupts zstd-compressed Parquet on its way to disk (JDK-8377811, SPARK-55852).
+Spark's launcher asks for the module jdk.incubator.vector.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+OLDEST_MAJOR = 17
+CORRUPTING = ((22,), (25, 0, 3))
+"""The first Java whose G1 pins regions (JEP 423), and the first one where that no longer corrupts data."""
+NEEDED_MODULE = "jdk.incubator.vector"
+PROBE_SECONDS = 20
+"""`java -version` takes 0.1 s; a machine that needs longer than this has another problem."""
+
+NEEDED = "Spark needs Java 17, 21 or 25 (from 25.0.3)"
+HOW_TO_GET = (
+    "Debian, Ubuntu: sudo apt install openjdk-17-jre-headless (Debian 13: openjdk-21-jre-headless); "
+    "macOS: brew install --cask temurin@21; SDKMAN: sdk install java"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that was found.
+
+    Attributes:
+        path: The `java` program, as Spark's launcher would call it.
+        version: As it names itself, for example `17.0.15` or `1.8.0_402`.
+        modules: Its modules, where its `release` file lists them; None where that is not known.
+    """
+
+    path: Path
+    version: str
+    modules: frozenset[str] | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The version for comparison; `1.8.0_402` is (8, 0, 402)."""
+        numbers = tuple(int(part) for part in re.findall(r"\d+", self.version.partition("+")[0]))
+        return numbers[1:] if numbers[:1] == (1,) else numbers
+
+
+def find_java(environ: Mapping[str, str] | None = None) -> Java | None:
+    """The Java that Spark's launcher would use: the one of JAVA_HOME if that is set, else `java` on PATH.
+
+    A `java` that cannot tell its version (macOS has such a stand-in where no Java is installed) is none.
+    """
+    path = _launcher(os.environ if environ is None else environ)
+    if path is None:
+        return None
+    return _from_release_file(path) or _from_probe(path)
+
+
+def complaint(java: Java | None, environ: Mapping[str, str] | None = None) -> str | None:
+    """One line that says what was found, what is needed and how to get it; None where Spark would run."""
+    wrong = _absent(os.environ if environ is None else environ) if java is None else _unfit(java)
+    return f"{wrong}; {NEEDED}. {HOW_TO_GET}." if wrong else None
+
+
+def require_java() -> Java:
+    """The Java that Spark would use.
+
+    Raises:
+        ConfigurationError: There is none, or Spark does not run on it.
+    """
+    java = find_java()
+    wrong = complaint(java)
+    if java is None or wrong:
+        from pipelines.streaming.errors import ConfigurationError
+
+        raise ConfigurationError(wrong or _absent(os.environ))
+    return java
+
+
+def _launcher(environ: Mapping[str, str]) -> Path | None:
+    if home := environ.get("JAVA_HOME"):
+        found = shutil.which("java", path=str(Path(home) / "bin"))
+    else:
+        found = shutil.which("java", path=environ.get("PATH", os.defpath))
+    return Path(found) if found else None
+
+
+def _from_release_file(java: Path) -> Java | None:
+    # Every JDK and JRE since 8 has this file; behind links such as /usr/bin/java the real home has it.
+    try:
+        text = (java.resolve().parent.parent / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = dict(re.findall(r'^(\w+)="([^"]*)"', text, flags=re.MULTILINE))
+    if not re.match(r"\d", fields.get("JAVA_VERSION", "")):
+        return None
+    modules = frozenset(fields["MODULES"].split()) if "MODULES" in fields else None
+    return Java(java, fields["JAVA_VERSION"], modules)
+
+
+def _from_probe(java: Path) -> Java | None:
+    try:
+        done = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = re.search(r'version "(\d[^"]*)"', done.stderr + done.stdout)
+    return Java(java, version[1]) if version else None
+
+
+def _absent(environ: Mapping[str, str]) -> str:
+    if home := environ.get("JAVA_HOME"):
+        return f"No working Java: JAVA_HOME is {home}, which has no bin/java that tells its version"
+    return "No working Java: JAVA_HOME is not set and no java on PATH tells its version"
+
+
+def _unfit(java: Java) -> str | None:
+    found = f"Found Java {java.version} at {java.path}"
+    fresh, mended = CORRUPTING
+    if java.numbers < (OLDEST_MAJOR,):
+        return f"{found}: too old"
+    if fresh <= java.numbers < mended:
+        return f"{found}: its garbage collector can corrupt data (JDK-8377811)"
+    if java.modules is not None and NEEDED_MODULE not in java.modules:
+        return f"{found}: a cut-down runtime without the module {NEEDED_MODULE}"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(complaint(find_java()))

@@ -1,0 +1,305 @@
+"""Makes real checkpoints with Spark, one folder a case, and writes down beside each what Spark says of it.
+
+`python make.py DIR [CASE ...]` imports nothing of ours, so that it runs under any pyspark from 3.5 on.
+`DIR/<case>/checkpoint` is the checkpoint, `DIR/<case>/said.json` holds Spark's `state-metadata` and the number
+of rows that its `statestore` reader finds, and the progress of the query.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+SPARK_4 = int(pyspark.__version__.split(".")[0]) >= 4
+SPARK_42 = tuple(int(part) for part in pyspark.__version__.split(".")[:2]) >= (4, 2)
+SCHEMA = "id LONG, kind STRING, at TIMESTAMP"
+
+HDFS: dict[str, str] = {}
+ROCKS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
+CHANGELOG = {**ROCKS, "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
+STATE_IDS = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "2"}
+NAMED = {
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+}
+
+
+@dataclass
+class Case:
+    """One checkpoint: the query, its settings, and how many times three files are added and read."""
+
+    query: Callable[["Scene"], DataFrame]
+    confs: dict[str, str] = field(default_factory=dict)
+    mode: str = "append"
+    runs: int = 2
+    files_per_run: int = 3
+    files_per_batch: int = 2
+    named: bool = False
+    needs: bool = True
+
+
+@dataclass
+class Scene:
+    """Where a case's inputs are and how it reads them."""
+
+    spark: SparkSession
+    folder: Path
+    case: Case
+
+    def read(self, name: str = "a") -> DataFrame:
+        """A stream of the rows in one input folder."""
+        reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self.case.files_per_batch)
+        if self.case.named:
+            reader = reader.name(name)
+        return reader.json(str(self.folder / "input" / name))
+
+    def timed(self, name: str = "a") -> DataFrame:
+        """The same under a watermark of ten minutes."""
+        return self.read(name).withWatermark("at", "10 minutes")
+
+    def add(self, run: int) -> None:
+        """The files of one run: each is a quarter of an hour later than the one before."""
+        for name in ("a", "b"):
+            into = self.folder / "input" / name
+            into.mkdir(parents=True, exist_ok=True)
+            for number in range(run * self.case.files_per_run, (run + 1) * self.case.files_per_run):
+                minute = number * 15
+                rows = [
+                    {
+                        "id": number * 10 + row,
+                        "kind": "even" if row % 2 == 0 else "odd",
+                        "at": f"2026-01-{1 + minute // 1440:02}T{minute // 60 % 24:02}:{minute % 60:02}:{row:02}Z",
+                    }
+                    for row in range(8)
+                ]
+                file = into / f"{number:05}.json"
+                file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+                stamp = 1_700_000_000 + number  # the source takes files in the order of their times
+                os.utime(file, (stamp, stamp))
+
+
+def _windows(scene: Scene) -> DataFrame:
+    return scene.timed().groupBy(F.window("at", "5 minutes"), "kind").count()
+
+
+def _sessions(scene: Scene) -> DataFrame:
+    return scene.timed().groupBy(F.session_window("at", "3 minutes"), "kind").count()
+
+
+def _running(scene: Scene) -> DataFrame:
+    return scene.read().groupBy("kind").count()
+
+
+def _join(scene: Scene) -> DataFrame:
+    left = scene.timed("a").alias("a")
+    right = scene.timed("b").alias("b")
+    near = F.expr("a.id = b.id AND b.at BETWEEN a.at AND a.at + INTERVAL 5 MINUTES")
+    return left.join(right, near, "leftOuter").select("a.id", F.col("a.at").alias("at"), F.col("a.kind"))
+
+
+def _chained(scene: Scene) -> DataFrame:
+    return _join(scene).groupBy(F.window("at", "5 minutes")).count()
+
+
+def _distinct(scene: Scene) -> DataFrame:
+    return scene.timed().dropDuplicates(["id", "at"])
+
+
+def _distinct_within(scene: Scene) -> DataFrame:
+    return scene.timed().dropDuplicatesWithinWatermark(["id"])
+
+
+def _union(scene: Scene) -> DataFrame:
+    return scene.read("a").union(scene.read("b"))
+
+
+def _rate(scene: Scene) -> DataFrame:
+    reader = scene.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).option("numPartitions", 1)
+    return reader.load()
+
+
+def _delta(scene: Scene) -> DataFrame:
+    table = scene.folder / "table"
+    rows = scene.spark.read.schema(SCHEMA).json(str(scene.folder / "input" / "a"))
+    rows.write.format("delta").mode("append").save(str(table))
+    return scene.spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(str(table))
+
+
+def _with_state(scene: Scene) -> DataFrame:
+    import pandas as pd
+    from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+    class Count(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.total = handle.getValueState("total", "n LONG")
+            self.seen = handle.getMapState("seen", "id LONG", "at STRING")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803, ARG002
+            before = self.total.get()[0] if self.total.exists() else 0
+            count = sum(len(part) for part in rows)
+            self.total.update((before + count,))
+            yield pd.DataFrame({"kind": [key[0]], "n": [before + count]})
+
+        def close(self) -> None:
+            pass
+
+    grouped = scene.read().groupBy("kind")
+    return grouped.transformWithStateInPandas(
+        statefulProcessor=Count(), outputStructType="kind STRING, n LONG", outputMode="Update", timeMode="None"
+    )
+
+
+def _pandas_state(scene: Scene) -> DataFrame:
+    import pandas as pd
+
+    def count(key: Any, parts: Any, state: Any) -> Any:
+        before = state.get[0] if state.exists else 0
+        total = before + sum(len(part) for part in parts)
+        state.update((total,))
+        yield pd.DataFrame({"kind": [key[0]], "n": [total]})
+
+    return scene.read().groupBy("kind").applyInPandasWithState(
+        count, "kind STRING, n LONG", "n LONG", "update", "NoTimeout"
+    )
+
+
+JOIN_V3 = {**CHANGELOG, "spark.sql.streaming.join.stateFormatVersion": "3"}
+NO_DATA_OFF = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
+SHORT = {"spark.sql.streaming.minBatchesToRetain": "3", "spark.sql.streaming.stateStore.minDeltasForSnapshot": "4"}
+
+CASES: dict[str, Case] = {
+    "stateless": Case(_union),
+    "stateless-named": Case(_union, NAMED, named=True, needs=SPARK_42),
+    "stateless-long": Case(_union, SHORT, runs=2, files_per_run=13, files_per_batch=1),
+    "rate": Case(_rate, runs=1),
+    "delta": Case(_delta),
+    "windows-hdfs": Case(_windows),
+    "windows-hdfs-long": Case(_windows, SHORT, runs=2, files_per_run=9, files_per_batch=1),
+    "windows-pending": Case(_windows, NO_DATA_OFF),
+    "windows-rocksdb": Case(_windows, ROCKS),
+    "windows-rocksdb-long": Case(_windows, {**ROCKS, **SHORT}, runs=2, files_per_run=9, files_per_batch=1),
+    "windows-changelog": Case(_windows, CHANGELOG),
+    "windows-changelog-long": Case(_windows, {**CHANGELOG, **SHORT}, runs=2, files_per_run=9, files_per_batch=1),
+    "windows-ids": Case(_windows, {**CHANGELOG, **STATE_IDS}, needs=SPARK_4),
+    "windows-ids-long": Case(
+        _windows, {**CHANGELOG, **STATE_IDS, **SHORT}, runs=2, files_per_run=9, files_per_batch=1, needs=SPARK_4
+    ),
+    "windows-ids-snapshots": Case(_windows, {**ROCKS, **STATE_IDS}, needs=SPARK_4),
+    "running-complete": Case(_running, mode="complete"),
+    "sessions": Case(_sessions),
+    "sessions-rocksdb": Case(_sessions, CHANGELOG),
+    "distinct": Case(_distinct),
+    "distinct-within": Case(_distinct_within, CHANGELOG),
+    "join-v2": Case(_join),
+    "join-v2-rocksdb": Case(_join, CHANGELOG),
+    "join-v3": Case(_join, JOIN_V3, needs=SPARK_4),
+    "join-v3-ids": Case(_join, {**JOIN_V3, **STATE_IDS}, needs=SPARK_42),
+    "join-v2-ids": Case(_join, {**CHANGELOG, **STATE_IDS}, needs=SPARK_4),
+    "chained": Case(_chained),
+    "chained-named-rocksdb": Case(_chained, {**CHANGELOG, **NAMED}, named=True, needs=SPARK_42),
+    "with-state": Case(_with_state, CHANGELOG, mode="update", needs=SPARK_4),
+    "pandas-state": Case(_pandas_state, mode="update"),
+}
+
+
+def make(spark: SparkSession, into: Path, name: str) -> None:
+    """One case: its runs, then what Spark says of the result."""
+    case = CASES[name]
+    folder = into / name
+    checkpoint = folder / "checkpoint"
+    before = {key: spark.conf.get(key, None) for key in case.confs}
+    for key, value in case.confs.items():
+        spark.conf.set(key, value)
+    scene = Scene(spark, folder, case)
+    progress: list[dict[str, Any]] = []
+    try:
+        for run in range(case.runs):
+            scene.add(run)
+            query = (
+                case.query(scene)
+                .writeStream.format("noop")
+                .outputMode(case.mode)
+                .option("checkpointLocation", str(checkpoint))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+            progress += [json.loads(entry.json) if hasattr(entry, "json") else entry for entry in query.recentProgress]
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+    said = {"progress": progress, "query_id": query.id, **_state(spark, checkpoint, case)}
+    (folder / "said.json").write_text(json.dumps(said, default=str))
+
+
+def _state(spark: SparkSession, checkpoint: Path, case: Case) -> dict[str, Any]:
+    """What the state readers of Spark 4 say; nothing from Spark 3.5, whose readers do not exist."""
+    if not SPARK_4 or not (checkpoint / "state").exists():
+        return {"operators": [], "rows": {}}
+    described = spark.read.format("state-metadata").load(str(checkpoint))
+    operators = [row.asDict() for row in described.collect()]
+    rows: dict[str, int] = {}
+    for operator in operators:
+        if case.query is _with_state:
+            continue  # its rows are read a state variable at a time
+        store = operator["stateStoreName"]
+        reader = spark.read.format("statestore").option("operatorId", operator["operatorId"])
+        if "stream-stream" in operator["operatorName"].lower() or "join" in operator["operatorName"].lower():
+            if store == "default":
+                continue
+            reader = reader.option("storeName", store)
+        rows[f"{operator['operatorId']}/{store}"] = reader.load(str(checkpoint)).count()
+    return {
+        "operators": [{key: value for key, value in operator.items() if key[0] != "_"} for operator in operators],
+        "rows": rows,
+    }
+
+
+def session(jars: str) -> SparkSession:
+    """A small local session; with Delta when its jars are given."""
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.memory", "1g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.stateStore.maintenanceInterval", "300ms")
+    )
+    if jars:
+        builder = (
+            builder.config("spark.jars", jars)
+            .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+            .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        )
+    return builder.getOrCreate()
+
+
+def main(into: Path, wanted: list[str]) -> None:
+    """All cases that this Spark knows, or those that are named."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    jars = os.environ.get("TIDEMILL_TEST_JARS", "")
+    names = [name for name in wanted or CASES if CASES[name].needs and (jars or CASES[name].query is not _delta)]
+    spark = session(jars)
+    try:
+        for name in names:
+            started = time.monotonic()
+            make(spark, into, name)
+            print(f"{name}: {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)  # noqa: T201
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
