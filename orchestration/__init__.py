@@ -1,1 +1,1 @@
-"""What runs when: Dagster's assets, checks and jobs of the pipelines, and the command. Imports nothing itself."""
+"""What runs when: assets, checks and jobs of the pipelines in Dagster, and the command. Imports nothing."""

@@ -98,7 +98,7 @@ class StreamTranslator:
 def stream_specs(
     pipeline: "Pipeline", translator: StreamTranslator, places: "Places | None"
 ) -> dict["StreamName", AssetSpec]:
-    """The specs of a pipeline's streams; a stream is declared after what it reads, so keys are known in time."""
+    """The specs of a pipeline's streams; each is declared after what it reads, so keys are known in time."""
     specs: dict[StreamName, AssetSpec] = {}
     for stream in pipeline:
         inputs: dict[AssetKey, None] = {}

@@ -144,10 +144,11 @@ class Broker:
         config.write_text(
             server_properties(self._ports, self._scratch / "data", self._credentials), encoding="utf-8"
         )
-        _format(java, config, log)
+        cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        _format(java, config, cluster_id, log)
         command = [*java, "kafka.Kafka", str(config)]
         self._supervisor = supervised.start(command, scratch=self._scratch, log=log)
-        _wait_until_ready(self._supervisor, self.bootstrap, log)
+        _wait_until_ready(self._supervisor, self.bootstrap, cluster_id, log)
 
     def _stop(self) -> None:
         if self._supervisor is not None:
@@ -198,8 +199,7 @@ def server_properties(ports: Ports, data: Path, credentials: Credentials | None)
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
-def _format(java: Sequence[str], config: Path, log: Path) -> None:
-    cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+def _format(java: Sequence[str], config: Path, cluster_id: str, log: Path) -> None:
     command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)]
     with log.open("ab") as output:
         done = subprocess.run(
@@ -214,7 +214,9 @@ def _format(java: Sequence[str], config: Path, log: Path) -> None:
         raise _failure("could not format its folder", log)
 
 
-def _wait_until_ready(supervisor: subprocess.Popen[bytes], bootstrap: str, log: Path) -> None:
+def _wait_until_ready(
+    supervisor: subprocess.Popen[bytes], bootstrap: str, cluster_id: str, log: Path
+) -> None:
     host, port = bootstrap.split(":")
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
@@ -230,10 +232,13 @@ def _wait_until_ready(supervisor: subprocess.Popen[bytes], bootstrap: str, log: 
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     try:
-        AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=max(1, deadline - time.monotonic()))
+        answered = admin.list_topics(timeout=max(1, deadline - time.monotonic()))
     except KafkaException as error:
         raise _failure(f"was not ready within {READY_SECONDS} s", log) from error
+    if answered.cluster_id != cluster_id:
+        raise PortTakenError(f"Another broker than the development broker listens on {bootstrap}.")
 
 
 def _failure(what: str, log: Path) -> TransientError:

@@ -2,7 +2,8 @@
 
 from pipelines.streaming.checkpoint.commits import CommitEntry
 from pipelines.streaming.checkpoint.errors import CheckpointFormatError, FileAbsentError, NotACheckpointError
-from pipelines.streaming.checkpoint.findings import Finding, Severity
+from pipelines.streaming.checkpoint.findings import Finding, Level, Severity
+from pipelines.streaming.checkpoint.inspection import Inspection, OperatorView, inspect
 from pipelines.streaming.checkpoint.offsets import OffsetEntry
 from pipelines.streaming.checkpoint.source_log import SourceFile, file_source_paths
 from pipelines.streaming.checkpoint.source_offset import DeltaOffset, SourceKind, SourceOffset
@@ -15,6 +16,7 @@ from pipelines.streaming.checkpoint.tail import (
     read_offset,
     read_tail,
 )
+from pipelines.streaming.checkpoint.verify import Verdict, verify
 
 __all__ = [
     "CheckpointFormatError",
@@ -22,18 +24,24 @@ __all__ = [
     "DeltaOffset",
     "FileAbsentError",
     "Finding",
+    "Inspection",
+    "Level",
     "NextStart",
     "NotACheckpointError",
     "OffsetEntry",
+    "OperatorView",
     "Severity",
     "SourceFile",
     "SourceKind",
     "SourceOffset",
     "Tail",
+    "Verdict",
     "commit_batches",
     "file_source_paths",
+    "inspect",
     "offset_batches",
     "read_commit",
     "read_offset",
     "read_tail",
+    "verify",
 ]

@@ -19,6 +19,9 @@ from pipelines.streaming.checkpoint.errors import CheckpointFormatError, FileAbs
 MAX_FILE_BYTES = 64 << 20
 """The most that is read of a file that Spark itself reads at once (an offset, a commit, a schema)."""
 
+MAX_DEPTH = 8
+"""How deep a checkpoint is followed; Spark's own files are at most six levels down."""
+
 _BLOCK = 1 << 20
 
 
@@ -31,11 +34,13 @@ class Item:
         kind: What it is: `outside` is a symbolic link that leaves the checkpoint, `other` a broken link, a
             pipe or a device.
         size: Bytes of a file; 0 for the others.
+        link: Whether the name is a symbolic link.
     """
 
     name: str
     kind: Literal["file", "folder", "outside", "other"]
     size: int
+    link: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,23 @@ class Folder:
         found = (self.item(f"{folder}/{name}" if folder else name) for name in sorted(self.names(folder)))
         return [item for item in found if item]
 
+    def walk(self, folder: str = "", depth: int = MAX_DEPTH) -> Iterator[tuple[str, Item]]:
+        """Everything below a folder that is not a folder itself, with its path; links are not gone into.
+
+        Args:
+            folder: Where to start.
+            depth: How many levels to go down; what is deeper, Spark did not write.
+
+        Raises:
+            CheckpointFormatError: a folder is unreadable.
+        """
+        for item in self.items(folder):
+            path = f"{folder}/{item.name}" if folder else item.name
+            if item.kind == "folder" and not item.link and depth > 0:
+                yield from self.walk(path, depth - 1)
+            else:
+                yield path, item
+
     def item(self, path: str) -> Item | None:
         """What is at a path; None where nothing is.
 
@@ -89,15 +111,16 @@ class Folder:
             place = os.path.join(self.root, path)
             try:
                 status = os.lstat(place)
-                if stat.S_ISLNK(status.st_mode):
+                link = stat.S_ISLNK(status.st_mode)
+                if link:
                     status = os.lstat(self._inside(path))
             except (FileNotFoundError, NotADirectoryError):
-                return Item(name, "other", 0) if os.path.islink(place) else None
+                return Item(name, "other", 0, link=True) if os.path.islink(place) else None
             except CheckpointFormatError:
-                return Item(name, "outside", 0)
+                return Item(name, "outside", 0, link=True)
         if stat.S_ISREG(status.st_mode):
-            return Item(name, "file", status.st_size)
-        return Item(name, "folder" if stat.S_ISDIR(status.st_mode) else "other", 0)
+            return Item(name, "file", status.st_size, link)
+        return Item(name, "folder" if stat.S_ISDIR(status.st_mode) else "other", 0, link)
 
     def read(self, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
         """A whole file.
@@ -112,10 +135,15 @@ class Folder:
             raise CheckpointFormatError(path, f"It is larger than {limit} bytes.", code="file-too-large")
         return data
 
-    def head(self, path: str, size: int) -> bytes:
-        """The first bytes of a file of any size; raises as `read` does, but for the size."""
+    def ends(self, path: str, size: int) -> tuple[bytes, bytes]:
+        """The first bytes of a file of any size, and the last where it is longer; raises as `read` does."""
         with self._opened(path) as file, _translated(path):
-            return file.read(size)
+            head = file.read(size)
+            length = file.seek(0, os.SEEK_END)
+            if length <= size:
+                return head, b""
+            file.seek(max(size, length - size))
+            return head, file.read(size)
 
     def blocks(self, path: str) -> Iterator[bytes]:
         """A file of any size in blocks of a megabyte; raises as `read` does, but for the size."""

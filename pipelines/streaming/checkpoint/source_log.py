@@ -17,6 +17,7 @@ KNOWN_VERSION = 1
 MAX_LINE_BYTES = 4 << 20
 """The longest line that is accepted; a line holds one path and is some hundred bytes long."""
 
+_END_BYTES = 64 << 10
 _ENTRY = re.compile(r"(0|[1-9][0-9]{0,18})(\.compact)?", re.ASCII)
 
 
@@ -47,6 +48,12 @@ class LogEntry:
     number: int
     compact: bool
 
+    @classmethod
+    def parse(cls, name: str) -> "LogEntry | None":
+        """The entry that a file name stands for; None for every other name."""
+        match = _ENTRY.fullmatch(name)
+        return None if match is None else cls(int(match[1]), match[2] is not None)
+
     @property
     def name(self) -> str:
         """The file's name."""
@@ -55,8 +62,8 @@ class LogEntry:
 
 def log_entries(names: list[str]) -> list[LogEntry]:
     """The entries among the names of a source's folder, ascending."""
-    matches = (_ENTRY.fullmatch(name) for name in names)
-    return sorted(LogEntry(int(match[1]), match[2] is not None) for match in matches if match)
+    found = (LogEntry.parse(name) for name in names)
+    return sorted(entry for entry in found if entry)
 
 
 def needed_entries(entries: list[LogEntry]) -> list[LogEntry]:
@@ -82,11 +89,31 @@ def read_entry(folder: Folder, where: str) -> Iterator[SourceFile]:
         raise CheckpointFormatError(where, "The file is empty.", code="empty-file")
     parse_version(where, first.strip(), known=KNOWN_VERSION)
     for line in lines:
-        fields = parse_object(where, line)
-        path = fields.get("path")
-        if not isinstance(path, str):
-            raise CheckpointFormatError(where, "A line has no path.", code="unparseable-file")
-        yield SourceFile(path, long_field(where, fields, "timestamp"), long_field(where, fields, "batchId"))
+        yield _file(where, line)
+
+
+def check_ends(folder: Folder, where: str) -> None:
+    """Reads the beginning and the end of an entry, however long: enough to see that it was written whole.
+
+    Raises:
+        CheckpointFormatError: empty, cut off at the end, or of an unknown version.
+    """
+    head, end = folder.ends(where, _END_BYTES)
+    first, line_end, rest = head.partition(b"\n")
+    if not head:
+        raise CheckpointFormatError(where, "The file is empty.", code="empty-file")
+    parse_version(where, _text(where, first).strip(), known=KNOWN_VERSION)
+    if line_end and rest:
+        last = (end or rest).rstrip(b"\n").rpartition(b"\n")[2]
+        _file(where, _text(where, last))
+
+
+def _file(where: str, line: str) -> SourceFile:
+    fields = parse_object(where, line)
+    path = fields.get("path")
+    if not isinstance(path, str):
+        raise CheckpointFormatError(where, "A line has no path.", code="unparseable-file")
+    return SourceFile(path, long_field(where, fields, "timestamp"), long_field(where, fields, "batchId"))
 
 
 def file_source_paths(path: str | os.PathLike[str], source: str) -> Iterator[str]:

@@ -149,9 +149,7 @@ class Execution:
         built = query.build(self.stream, Opening(spark, self.places, pins), self._generation)
         for sink in self.stream.sinks:
             self.lease.check()
-            tables.prepare(
-                spark, sink, self.places.lake.table(self.stream.name, sink.name), built.output
-            )
+            tables.prepare(spark, sink, self.places.lake.table(self.stream.name, sink.name), built.output)
         table = delta_log.open_table(self._table)
         self._manifest = self._manifest.with_active(
             table_id=None if table is None else str(table.metadata().id)
@@ -176,7 +174,9 @@ class Execution:
             else:
                 continue
             if version is None:
-                raise TerminalError(f"{source.describe()} has no table yet.", stream=self.stream.name, mend=mend)
+                raise TerminalError(
+                    f"{source.describe()} has no table yet.", stream=self.stream.name, mend=mend
+                )
             if not source.streaming:
                 pins[name] = version
         return pins
@@ -199,7 +199,9 @@ class Execution:
         native = built.ingest is None and not once and len(stream.sinks) == 1 and stream.main.native
         if native:
             note = BatchNote(batch_id=None, fingerprint=built.fingerprint, static_versions=pins)
-            writer = writer.format("delta").option("userMetadata", note.text()).option("path", str(self._table))
+            writer = (
+                writer.format("delta").option("userMetadata", note.text()).option("path", str(self._table))
+            )
         else:
             writer = writer.foreachBatch(
                 BatchWriter(
@@ -286,9 +288,7 @@ class Execution:
         last = tail.latest_commit.batch_id
         if last <= active.ledger_batch:
             return
-        lacking = ledger.missing(
-            self.places.lake, self.stream.name, active.number, last, active.ledger_batch
-        )
+        lacking = ledger.missing(self.places.lake, self.stream.name, active.number, last, active.ledger_batch)
         lines = ledger.reconstructed(
             self.plan.checkpoint,
             self._table,

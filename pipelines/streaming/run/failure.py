@@ -67,7 +67,9 @@ _KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
         "Cast the column in the function to the table's type, or write to a stream of another name.",
     ),
     (
-        re.compile(r"UNRESOLVED_COLUMN|UNSUPPORTED_STREAMING_OPERATOR|STREAMING_OUTPUT_MODE|PARSE_SYNTAX_ERROR"),
+        re.compile(
+            r"UNRESOLVED_COLUMN|UNSUPPORTED_STREAMING_OPERATOR|STREAMING_OUTPUT_MODE|PARSE_SYNTAX_ERROR"
+        ),
         TerminalError,
         "Correct the function or the rule; nothing was read yet.",
     ),
@@ -151,5 +153,3 @@ def _lease_lost(text: str, stream: StreamName) -> TidemillError | None:
     return LeaseLostError(
         "another run has taken this stream over, so this one stopped before it wrote.", stream=stream
     )
-
-

@@ -266,7 +266,12 @@ def _read(place: Path) -> Holder | None:
         with suppress(OSError):
             if time.time() - place.stat().st_mtime < TIMEOUT_SECONDS:
                 return Holder(
-                    run_id="unknown", host="unknown", boot_id="unknown", pid=0, pid_started=0.0,
-                    since="just now", heartbeat=place.stat().st_mtime,
+                    run_id="unknown",
+                    host="unknown",
+                    boot_id="unknown",
+                    pid=0,
+                    pid_started=0.0,
+                    since="just now",
+                    heartbeat=place.stat().st_mtime,
                 )
         return None

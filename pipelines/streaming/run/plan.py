@@ -101,9 +101,7 @@ def plan(stream: "Stream", places: Places) -> Plan:
     )
 
 
-def _reasons(
-    manifest: Manifest, tail: Tail, waiting: Mapping[str, Backlog], *, new: bool
-) -> tuple[str, ...]:
+def _reasons(manifest: Manifest, tail: Tail, waiting: Mapping[str, Backlog], *, new: bool) -> tuple[str, ...]:
     reasons = [f"{backlog} in {source}" for source, backlog in waiting.items() if backlog]
     if new:
         reasons.append("it has never run")  # also without input: what reads it needs its table

@@ -126,9 +126,7 @@ class BatchWriter:
             .save(str(place))
         )
 
-    def _write(
-        self, output: "DataFrame", query_id: str, batch_id: int, counted: dict[str, Any]
-    ) -> None:
+    def _write(self, output: "DataFrame", query_id: str, batch_id: int, counted: dict[str, Any]) -> None:
         note = BatchNote(
             batch_id=batch_id,
             fingerprint=self.fingerprint,
@@ -138,9 +136,7 @@ class BatchWriter:
         for sink in self.sinks:
             self._check_lease()
             app_id = query_id if sink.name == MAIN else f"{query_id}/{sink.name}"
-            sink.write(
-                output, self.lake.table(self.stream, sink.name), Transaction(app_id, batch_id), note
-            )
+            sink.write(output, self.lake.table(self.stream, sink.name), Transaction(app_id, batch_id), note)
         reach("after-target")
 
     def _check_lease(self) -> None:
@@ -151,6 +147,4 @@ def batch_column(generation: int, batch_id: int) -> Any:
     """The column `_batch`: the generation and the batch that wrote a row."""
     from pyspark.sql import functions as F
 
-    return F.struct(
-        F.lit(generation).alias("generation"), F.lit(batch_id).cast("bigint").alias("batch_id")
-    )
+    return F.struct(F.lit(generation).alias("generation"), F.lit(batch_id).cast("bigint").alias("batch_id"))

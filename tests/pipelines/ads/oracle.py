@@ -16,7 +16,7 @@ The rules of Spark that this rests on were tried with pyspark 4.2.0 (`test_oracl
 - A row is late if its time is at or before the watermark of the batch *before* its own; state goes by the
   watermark of its own batch.
 - A window, and a session, is over when its end is at or before the watermark.
-- A session takes in an event before its end: exactly 30 minutes after the last one is a new session.
+- A session takes in an event at its very end: exactly 30 minutes after the last one is still in it.
 - An impression without a click is given up when its time plus the hour is before the watermark: at that very
   moment a click could still come.
 - An id is forgotten when its first time plus the delay is at or before the watermark.
@@ -60,7 +60,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "clicks__quarantine": ("raw", "violated"),
     "campaigns__quarantine": ("raw", "violated"),
 }
-_FEED_OF = {"impressions": "ad-impressions", "clicks": "ad-clicks", "campaigns": "ad-campaigns"}
+FEED_OF = {"impressions": "ad-impressions", "clicks": "ad-clicks", "campaigns": "ad-campaigns"}
 _NUMBERS = {"cost_micros", "seq"}
 _TIMES = {"event_time", "click_time", "changed_at"}
 _TIME_AT = {"impressions": 5, "clicks": 4}
@@ -117,7 +117,7 @@ def expected(
     good: dict[str, list[Row]] = {}
     tables: dict[str, Table] = {}
     late: dict[str, int] = {}
-    for stream, feed in _FEED_OF.items():
+    for stream, feed in FEED_OF.items():
         good[stream], tables[f"{stream}__quarantine"] = parse(stream, records.get(feed, ()))
     tables["impressions"] = Counter(good["impressions"])
     tables["clicks"] = Counter(good["clicks"])
@@ -139,7 +139,7 @@ def expected(
 def records_of(landing: Path) -> dict[str, list[str]]:
     """The records of every feed, in the order of the files' modification times."""
     records = {}
-    for feed in _FEED_OF.values():
+    for feed in FEED_OF.values():
         files = sorted((landing / feed).glob("*.json"), key=lambda file: (file.stat().st_mtime_ns, file.name))
         records[feed] = [line for file in files for line in file.read_text("utf-8").split("\n")]
     return records
@@ -331,7 +331,7 @@ def _user_sessions(impressions: list[Row]) -> Table:
     for user_id, shown in by_user.items():
         session: list[tuple[int, int]] = []
         for time, cost in [*sorted(shown), (_NEVER, 0)]:
-            if session and time >= session[-1][0] + GAP:
+            if session and time > session[-1][0] + GAP:
                 end = session[-1][0] + GAP
                 if end <= watermark:
                     table[user_id, session[0][0], end, len(session), sum(cost for _, cost in session)] += 1

@@ -237,10 +237,11 @@ def make(spark: SparkSession, into: Path, name: str) -> None:
             )
             query.awaitTermination()
             progress += [json.loads(entry.json) if hasattr(entry, "json") else entry for entry in query.recentProgress]
+        # The settings must still hold: nothing in the checkpoint tells the reader of the state's format version.
+        said = {"progress": progress, "query_id": query.id, **_state(spark, checkpoint, case)}
     finally:
         for key, value in before.items():
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
-    said = {"progress": progress, "query_id": query.id, **_state(spark, checkpoint, case)}
     (folder / "said.json").write_text(json.dumps(said, default=str))
 
 
@@ -281,6 +282,7 @@ def session(jars: str) -> SparkSession:
         builder = (
             builder.config("spark.jars", jars)
             .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+            .config("spark.databricks.delta.snapshotPartitions", "1")
             .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         )
     return builder.getOrCreate()

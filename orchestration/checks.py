@@ -1,0 +1,180 @@
+"""Asset checks that a run itself answers: the rules of a stream, its checkpoint, its watermark.
+
+They are evaluated in the op that runs the stream, so they cost no process and no second look at the data.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, MetadataValue
+
+from pipelines.streaming.checkpoint import verify
+from pipelines.streaming.errors import DefinitionError, TidemillError
+from pipelines.streaming.run.manifest import read_manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pipelines.streaming import Stream
+    from pipelines.streaming.expectations import Expect
+    from pipelines.streaming.lake import Lake
+    from pipelines.streaming.run.results import StreamResult
+
+CHECKPOINT_SOUND = "checkpoint_sound"
+WATERMARK = "watermark_not_ahead"
+EXPECTATION_FAILED = "EXPECTATION_FAILED"  # the error class of a run that a rule with `fail` stopped
+
+
+def check_specs(stream: "Stream", key: AssetKey) -> list[AssetCheckSpec]:
+    """The checks of a stream: one a rule, and ours.
+
+    Raises:
+        DefinitionError: a rule has the name of one of ours.
+    """
+    if taken := {CHECKPOINT_SOUND, WATERMARK}.intersection(rule.name for rule in stream.expect):
+        raise DefinitionError(
+            f"expectation {taken.pop()!r} has the name of a check that every stream has; choose another.",
+            stream=stream.name,
+        )
+    specs = [
+        AssetCheckSpec(
+            rule.name, asset=key, description=f"{rule.condition} ({_consequence(rule)})", blocking=False
+        )
+        for rule in stream.expect
+    ]
+    specs.append(
+        AssetCheckSpec(
+            CHECKPOINT_SOUND,
+            asset=key,
+            description="The next run can start from the checkpoint and loses nothing.",
+        )
+    )
+    if has_watermark(stream):
+        specs.append(
+            AssetCheckSpec(
+                WATERMARK,
+                asset=key,
+                description="The watermark is not in the future. One event with a wrong time can push it "
+                "there, and every event of the present is late from then on.",
+            )
+        )
+    return specs
+
+
+def check_results(
+    stream: "Stream", key: AssetKey, result: "StreamResult", lake: "Lake", now: datetime
+) -> Iterator[AssetCheckResult]:
+    """What a run says to the checks of a stream.
+
+    A stream that was skipped says nothing. One that failed speaks of the rule that stopped it and of its
+    checkpoint; its other rules were not evaluated.
+
+    Args:
+        stream: The stream.
+        key: Its asset key.
+        result: What the run did to it.
+        lake: The lake, where its checkpoint is.
+        now: The present, which the watermark is compared with.
+    """
+    if result.outcome == "skipped":
+        return
+    for rule in stream.expect:
+        if result.outcome in ("updated", "idle") or _stopped_by(rule, result):
+            yield _expectation(rule, key, result)
+    yield checkpoint_check(key, stream, lake)
+    if has_watermark(stream) and result.outcome in ("updated", "idle"):
+        yield _watermark(key, result.watermark_ms, now)
+
+
+def checkpoint_check(key: AssetKey, stream: "Stream", lake: "Lake") -> AssetCheckResult:
+    """Whether the next run can start: what `tidemill checkpoint verify --quick` says."""
+    try:
+        manifest = read_manifest(lake, stream.name)
+        if manifest is None:
+            return _checkpoint(key, passed=True, said="The stream has never run.")
+        checkpoint = lake.checkpoint(stream.name, manifest.active.number)
+        if manifest.active.query_id is None and not checkpoint.exists():
+            return _checkpoint(key, passed=True, said="No checkpoint yet.")
+        verdict = verify(checkpoint, level="quick")
+    except TidemillError as error:
+        return _checkpoint(key, passed=False, said=str(error))
+    found = [
+        " ".join(
+            filter(
+                None,
+                (f"{each.severity} {each.code}", f"{each.where}:" * bool(each.where), each.what, each.mend),
+            )
+        )
+        for each in verdict.findings
+    ]
+    return _checkpoint(key, passed=verdict.sound, said="\n".join(found) or "Sound.", checkpoint=checkpoint)
+
+
+def _checkpoint(
+    key: AssetKey, *, passed: bool, said: str, checkpoint: "Path | None" = None
+) -> AssetCheckResult:
+    return AssetCheckResult(
+        passed=passed,
+        asset_key=key,
+        check_name=CHECKPOINT_SOUND,
+        description=said,
+        metadata={} if checkpoint is None else {"tidemill/checkpoint": MetadataValue.path(checkpoint)},
+    )
+
+
+def has_watermark(stream: "Stream") -> bool:
+    """Whether a source of the stream has a watermark."""
+    return any(source.watermark is not None for source in stream.sources.values())
+
+
+def _expectation(rule: "Expect", key: AssetKey, result: "StreamResult") -> AssetCheckResult:
+    violations = sum(batch.violations.get(rule.name, 0) for batch in result.batches)
+    stopped = _stopped_by(rule, result)
+    if stopped:
+        said = str(result.error)
+    elif result.outcome == "idle":
+        said = "No new rows."
+    else:
+        said = f"{violations} of the run's rows violate it ({_consequence(rule)})."
+    return AssetCheckResult(
+        passed=not stopped and violations == 0,
+        asset_key=key,
+        check_name=rule.name,
+        severity=AssetCheckSeverity.ERROR if rule.on_violation == "fail" else AssetCheckSeverity.WARN,
+        description=said,
+        metadata={"tidemill/violations": violations, "tidemill/condition": rule.condition},
+    )
+
+
+def _stopped_by(rule: "Expect", result: "StreamResult") -> bool:
+    """Whether this rule stopped the run: its row never reached the table, so nothing was counted."""
+    error = result.error
+    return (
+        error is not None
+        and error.error_class == EXPECTATION_FAILED
+        and f"expectation {rule.name!r}" in error.what
+    )
+
+
+def _watermark(key: AssetKey, watermark_ms: int | None, now: datetime) -> AssetCheckResult:
+    if watermark_ms is None:
+        return AssetCheckResult(
+            passed=True, asset_key=key, check_name=WATERMARK, description="No watermark yet."
+        )
+    watermark = datetime.fromtimestamp(watermark_ms / 1000, UTC)
+    return AssetCheckResult(
+        passed=watermark <= now,
+        asset_key=key,
+        check_name=WATERMARK,
+        description=f"The watermark is {watermark.isoformat(timespec='seconds')}.",
+        metadata={"tidemill/watermark": MetadataValue.timestamp(watermark)},
+    )
+
+
+def _consequence(rule: "Expect") -> str:
+    return {
+        "warn": "such rows are kept",
+        "drop": "such rows are left out",
+        "fail": "such a row stops the run",
+    }[rule.on_violation]

@@ -1,0 +1,209 @@
+"""What a run and a table say about themselves in Dagster, under names that stay: the UI plots them as series.
+
+Names of ours begin with `tidemill/`; those that begin with `dagster/` are Dagster's own and get a place of
+their own in the UI. docs/dagster.md lists them all.
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dagster import (
+    JsonMetadataValue,
+    MarkdownMetadataValue,
+    MetadataValue,
+    PathMetadataValue,
+    TableColumn,
+    TableColumnConstraints,
+    TableSchema,
+    TimestampMetadataValue,
+)
+from deltalake.schema import ArrayType, MapType, StructType
+
+from pipelines.streaming import delta_log
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from pipelines.streaming.lake import Lake
+    from pipelines.streaming.names import StreamName
+    from pipelines.streaming.run.results import BatchRecord, StreamResult
+
+    Value = (
+        int
+        | float
+        | str
+        | TableSchema
+        | JsonMetadataValue
+        | MarkdownMetadataValue
+        | PathMetadataValue
+        | TimestampMetadataValue
+    )
+    Metadata = dict[str, Value]
+
+LAST_BATCHES = 10
+_HEADINGS = (
+    "batch",
+    "started at",
+    "read",
+    "written",
+    "quarantined",
+    "late",
+    "seconds",
+    "state rows",
+    "version",
+)
+
+logger = logging.getLogger(__name__)
+
+
+def result_metadata(result: "StreamResult", now: datetime) -> "Metadata":
+    """What a run did to a stream.
+
+    Args:
+        result: The result.
+        now: The present, which the watermark's lag is measured against.
+    """
+    late = result.late
+    metadata: Metadata = {
+        "tidemill/rows_read": result.total("rows_read"),
+        "tidemill/rows_written": result.total("rows_written"),
+        "tidemill/rows_quarantined": result.total("rows_quarantined"),
+        "tidemill/rows_dropped": result.total("rows_dropped"),
+        "tidemill/late": late.count,
+        "tidemill/late_unit": late.unit,
+        "tidemill/batches": len(result.batches),
+        "tidemill/seconds": result.seconds,
+        **{f"tidemill/seconds/{phase}": round(s, 3) for phase, s in result.seconds_by_phase.items()},
+        **_state_of_stream(result, now),
+    }
+    if result.batches:
+        metadata["tidemill/start_offsets"] = _offsets(result.batches[0].start_offsets)
+        metadata["tidemill/end_offsets"] = _offsets(result.batches[-1].end_offsets)
+        metadata["tidemill/last_batches"] = MetadataValue.md(batches_table(result.batches))
+    if result.table is not None:
+        table = _opened(Path(result.table))
+        metadata |= {**_place(Path(result.table)), **_columns(table), **_size(table)}
+    return metadata
+
+
+def idle_metadata(result: "StreamResult", now: datetime) -> "Metadata":
+    """Where a stream stands that had nothing to do: no counts, so that plots show runs that did something."""
+    return {"tidemill/reason": result.reason, **_state_of_stream(result, now)}
+
+
+def standing_metadata(name: "StreamName", lake: "Lake") -> "Metadata":
+    """What is known of a stream's table without a run: where it is, and its columns once it exists."""
+    table = lake.table(name)
+    return {
+        "dagster/table_name": f"{name.pipeline}.{name.stream}",
+        **_place(table),
+        **_columns(_opened(table)),
+    }
+
+
+def _opened(table: Path) -> "DeltaTable | None":
+    """A table's log, read without a JVM; None where there is no table.
+
+    A table that cannot be read has nothing to say here and a line in the log: it must not keep the code
+    location from loading, nor fail a run that has done its work.
+    """
+    try:
+        return delta_log.open_table(table)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the table
+        logger.warning("Columns and size of %s are not known: %s", table, error)
+        return None
+
+
+def _place(table: Path) -> "Metadata":
+    return {"dagster/uri": table.absolute().as_uri(), "tidemill/table": MetadataValue.path(table)}
+
+
+def _columns(table: "DeltaTable | None") -> "Metadata":
+    if table is None:
+        return {}
+    columns = [
+        TableColumn(
+            name=column.name,
+            type=type_text(column.type),
+            description=(column.metadata or {}).get("comment"),
+            constraints=TableColumnConstraints(nullable=column.nullable),
+        )
+        for column in table.schema().fields
+    ]
+    return {"dagster/column_schema": TableSchema(columns=columns)}
+
+
+def _size(table: "DeltaTable | None") -> "Metadata":
+    """Rows and bytes by the statistics in the log (10,000 files: 2 ms); tombstones of a merge are rows.
+
+    Rows that deletion vectors hide are in the statistics, so such a table has no count.
+    """
+    if table is None:
+        return {}
+    files = table.get_add_actions()
+    rows = files.column("num_records").to_pylist()
+    metadata: Metadata = {"dagster/size_bytes": sum(files.column("size_bytes").to_pylist())}
+    if None not in rows and "deletionVectors" not in (table.protocol().reader_features or ()):
+        metadata["dagster/row_count"] = sum(rows)
+    return metadata
+
+
+def type_text(kind: Any) -> str:
+    """A Delta type as Spark's SQL writes it: `struct<file:string,offset:long>`."""
+    if isinstance(kind, StructType):
+        return f"struct<{','.join(f'{each.name}:{type_text(each.type)}' for each in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{type_text(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{type_text(kind.key_type)},{type_text(kind.value_type)}>"
+    return str(getattr(kind, "type", kind))
+
+
+def batches_table(batches: "Sequence[BatchRecord]") -> str:
+    """The last batches as a markdown table, newest first; what is not known is left empty."""
+    rows = [
+        (
+            batch.batch_id,
+            batch.started_at,
+            batch.rows_read,
+            batch.rows_written,
+            batch.rows_quarantined,
+            batch.late.count,
+            None
+            if "triggerExecution" not in batch.milliseconds
+            else batch.milliseconds["triggerExecution"] / 1000,
+            batch.state_rows,
+            batch.delta_version,
+        )
+        for batch in reversed(batches[-LAST_BATCHES:])
+    ]
+    return "\n".join((_line(_HEADINGS), _line("---" for _ in _HEADINGS), *map(_line, rows)))
+
+
+def _line(cells: Iterable[object]) -> str:
+    return f"| {' | '.join('' if cell is None else str(cell) for cell in cells)} |"
+
+
+def _state_of_stream(result: "StreamResult", now: datetime) -> "Metadata":
+    """Where a stream stands after a run: only what it has."""
+    metadata: Metadata = {}
+    if result.watermark_ms is not None:
+        watermark = datetime.fromtimestamp(result.watermark_ms / 1000, UTC)
+        metadata["tidemill/watermark"] = MetadataValue.timestamp(watermark)
+        metadata["tidemill/watermark_lag_seconds"] = round((now - watermark).total_seconds(), 3)
+    numbers = {
+        "tidemill/state_rows": result.state_rows,
+        "tidemill/state_bytes": result.state_bytes,
+        "tidemill/delta_version": result.table_version,
+        "tidemill/generation": result.generation,
+    }
+    return metadata | {name: number for name, number in numbers.items() if number is not None}
+
+
+def _offsets(by_source: Mapping[str, object]) -> JsonMetadataValue:
+    """Offsets by source; through JSON, because Dagster takes plain dicts and lists only."""
+    return MetadataValue.json(json.loads(json.dumps(by_source, default=str)))

@@ -1,0 +1,6 @@
+"""What waits in a source beyond a checkpoint's offset, counted without Spark and without a JVM."""
+
+from pipelines.streaming.backlog.count import Backlog, Unit
+from pipelines.streaming.backlog.sources import backlog_of
+
+__all__ = ["Backlog", "Unit", "backlog_of"]

@@ -1,0 +1,177 @@
+"""One connection a Kafka cluster and process: what topics there are, and where they begin and end."""
+
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ is short
+
+from pipelines.streaming.errors import ConfigurationError, TerminalError, TidemillError, TransientError
+from pipelines.streaming.sources import KafkaCluster
+
+Partition = tuple[str, int]
+
+# A broker on another continent that is just electing a leader answers within a few seconds; a schedule can
+# try again, so there is no use in waiting longer.
+ANSWER_SECONDS = 8.0
+# Streams that come next in the same look do not wait for the same dead cluster again.
+REMEMBER_SECONDS = 5.0
+POLL_SECONDS = 0.02
+# Our own deadline comes first: it knows why there is no answer.
+_CLIENT_SECONDS = ANSWER_SECONDS + 1
+
+_REFUSED = {
+    KafkaError._AUTHENTICATION: "refused the credentials",  # noqa: SLF001 - librdkafka's own codes begin so
+    KafkaError._SSL: "could not agree on TLS",  # noqa: SLF001
+    KafkaError.SASL_AUTHENTICATION_FAILED: "refused the credentials",
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: "does not know the SASL mechanism",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "does not let this user look at the topic",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "does not let this user in",
+}
+_ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
+
+
+def client_of(cluster: KafkaCluster) -> "Client":
+    """The client of a cluster, made once a process: a connection costs more than a question."""
+    return _client(cluster, os.getpid())
+
+
+@lru_cache(maxsize=32)
+def _client(cluster: KafkaCluster, _process: int) -> "Client":  # a connection does not survive a fork
+    return Client(cluster)
+
+
+class Client:
+    """A connection to a cluster.
+
+    Args:
+        cluster: The cluster.
+
+    Raises:
+        ConfigurationError: librdkafka refuses the settings, such as a file of authorities that is not there.
+    """
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+        self._lock = Lock()
+        self._errors: list[KafkaError] = []
+        self._failure: KafkaError | None = None
+        self._failed_at = 0.0
+        config: dict[str, Any] = {
+            **cluster.client_config(),
+            "client.id": "tidemill",
+            "error_cb": self._errors.append,
+            "log_level": 0,  # errors come through error_cb; librdkafka would print them as well
+        }
+        try:
+            self._admin = AdminClient(config)
+        except KafkaException as error:
+            raise ConfigurationError(
+                f"The settings of the Kafka cluster {cluster.bootstrap} are refused: "
+                f"{self._without_secrets(error.args[0].str())}.",
+                mend="Correct the cluster in tidemill.toml.",
+            ) from None
+
+    def topics(self, names: Collection[str]) -> dict[str, int]:
+        """The number of partitions of each topic; a topic that is not there is left out.
+
+        Raises:
+            TransientError: the cluster does not answer.
+            TerminalError: it refuses us.
+        """
+        with self._asking():
+            # Unlike a look at its metadata, describing a topic never creates it.
+            futures = self._admin.describe_topics(
+                TopicCollection(list(names)), request_timeout=_CLIENT_SECONDS
+            )
+            self._settle(futures.values())
+        found = {}
+        for name, future in futures.items():
+            error = future.exception()
+            if error is None or error.args[0].code() not in _ABSENT:
+                found[name] = len(self._result(future).partitions)
+        return found
+
+    def all_topics(self) -> dict[str, int]:
+        """The number of partitions of every topic that we may see; raises as `topics` does."""
+        with self._asking():
+            topics = self._admin.list_topics(timeout=ANSWER_SECONDS).topics
+        return {name: len(topic.partitions) for name, topic in topics.items()}
+
+    def offsets(
+        self, partitions: Iterable[Partition], *, committed: bool
+    ) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """The first offset of each partition, and the one after its last; raises as `topics` does.
+
+        Args:
+            partitions: The partitions.
+            committed: Whether the end is that of committed transactions.
+        """
+        asked = [TopicPartition(topic, number) for topic, number in partitions]
+        if not asked:
+            return {}, {}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        with self._asking():
+            first, end = (
+                self._admin.list_offsets(
+                    dict.fromkeys(asked, spec), isolation_level=level, request_timeout=_CLIENT_SECONDS
+                )
+                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+            )
+            self._settle([*first.values(), *end.values()])
+        return (
+            {(at.topic, at.partition): self._result(future).offset for at, future in first.items()},
+            {(at.topic, at.partition): self._result(future).offset for at, future in end.items()},
+        )
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """One question at a time; what fails is translated, and remembered for the streams that come next."""
+        with self._lock:
+            if self._failure is not None and time.monotonic() - self._failed_at < REMEMBER_SECONDS:
+                raise self._failed(self._failure)
+            self._failure = None
+            self._errors.clear()
+            try:
+                yield
+            except KafkaException as error:
+                self._admin.poll(0)
+                self._failure, self._failed_at = error.args[0], time.monotonic()
+                raise self._failed(error.args[0]) from None
+
+    def _settle(self, futures: Collection[Future[Any]]) -> None:
+        """Waits for all answers, but no longer once the cluster has refused us."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not all(future.done() for future in futures):
+            wait(futures, timeout=POLL_SECONDS)
+            self._admin.poll(0)
+            refused = next((error for error in self._errors if error.code() in _REFUSED), None)
+            if refused is not None or time.monotonic() > deadline:
+                raise KafkaException(refused or KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+
+    def _result(self, future: Future[Any]) -> Any:
+        try:
+            return future.result()
+        except KafkaException as error:
+            raise self._failed(error.args[0]) from None
+
+    def _failed(self, error: KafkaError) -> TidemillError:
+        where = f"the Kafka cluster {self._cluster.bootstrap}"
+        refused = next((each for each in (*self._errors, error) if each.code() in _REFUSED), None)
+        if refused is not None:
+            return TerminalError(
+                f"{where} {_REFUSED[refused.code()]}: {self._without_secrets(refused.str())}.",
+                mend="Correct the cluster in tidemill.toml, or the variables that it names.",
+            )
+        reason = self._errors[-1] if self._errors else error
+        return TransientError(f"{where} does not answer: {self._without_secrets(reason.str())}.")
+
+    def _without_secrets(self, text: str) -> str:
+        password = self._cluster.password
+        return text.replace(password, "********") if password else text

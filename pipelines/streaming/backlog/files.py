@@ -1,0 +1,162 @@
+"""What waits in a folder: its files against the file source's own log of those it has taken in.
+
+The listing is Spark's (`InMemoryFileIndex`, `HadoopFSUtils.shouldFilterOutPathName`): names that begin with
+`_` or `.` are not data, and folders below count only where there are partition folders (`day=1`) or
+`recursiveFileLookup` is on. An empty file is a file. Times are not looked at: a rename keeps them.
+"""
+
+# `Path` costs several times as much a name as `os` does, and there may be hundreds of thousands.
+# ruff: noqa: PTH100, PTH111, PTH113, PTH119, PTH207
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import unquote
+
+from pipelines.streaming.backlog.count import Backlog
+from pipelines.streaming.checkpoint import SourceFile, SourceOffset
+from pipelines.streaming.checkpoint.files import Folder
+from pipelines.streaming.checkpoint.source_log import log_entries, needed_entries, read_entry, source_folder
+from pipelines.streaming.errors import TerminalError
+
+_GLOB = re.compile(r"[*?\[{]")
+_ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
+
+
+def waiting_files(
+    path: str,
+    offset: SourceOffset | None,
+    *,
+    checkpoint: Path | None,
+    name: str,
+    what: str,
+    options: Mapping[str, str] | None = None,
+) -> Backlog:
+    """The files of a folder that no batch has read.
+
+    Args:
+        path: A folder, a file, or a glob of them.
+        offset: The file source's offset.
+        checkpoint: The checkpoint, if there is one.
+        name: The source's name in it.
+        what: The source in words.
+        options: The file source's options.
+
+    Raises:
+        TerminalError: the folder is not there or cannot be read.
+        CheckpointFormatError: the source's log is damaged.
+    """
+    chosen = {key.lower(): value for key, value in (options or {}).items()}
+    plain = _plain(path)
+    if "://" in plain:
+        return Backlog(1, "files", f"{path} cannot be listed without Spark")
+    listing = _Listing(
+        recursive=chosen.get("recursivefilelookup", "").lower() == "true",
+        pattern=chosen.get("pathglobfilter"),
+    )
+    try:
+        present = listing.files(os.path.abspath(os.path.expanduser(plain)))
+    except FileNotFoundError as error:
+        raise TerminalError(
+            f"{what}: there is no folder {error.filename}.",
+            mend=f"Create it (mkdir -p {error.filename}), or correct the target.",
+        ) from None
+    except OSError as error:
+        raise TerminalError(
+            f"{what}: {error.filename} cannot be read: {error.strerror}.",
+            mend="Give this user the right to read it, or correct the target.",
+        ) from None
+    last = None if offset is None else offset.log_offset
+    taken: set[str] = set()
+    unread = 0  # logged by a batch that was killed before it was planned: the next batch takes them
+    for file in _logged(checkpoint, name):
+        taken.add(_plain(file.path))
+        unread += last is None or file.entry > last
+    if chosen.get("filenameonly", "").lower() == "true":
+        names = {os.path.basename(each) for each in taken}
+        new = [each for each in present if os.path.basename(each) not in names]
+    else:
+        new = [each for each in present if each not in taken]
+    count = len(new) + unread
+    return Backlog(count, "files", os.path.basename(min(new)) if new else "")
+
+
+def _logged(checkpoint: Path | None, name: str) -> Iterator[SourceFile]:
+    if checkpoint is None or not (checkpoint / "sources").is_dir():
+        return
+    folder = Folder.at(checkpoint)
+    place = source_folder(name)
+    for entry in needed_entries(log_entries(folder.names(place))):
+        yield from read_entry(folder, f"{place}/{entry.name}")
+
+
+@dataclass(slots=True)
+class _Listing:
+    """One listing, as the file source makes it.
+
+    Attributes:
+        recursive: Whether all folders below count.
+        pattern: A glob that names must match.
+    """
+
+    recursive: bool
+    pattern: str | None
+    _partitioned: bool = field(default=False, init=False)
+
+    def files(self, path: str) -> list[str]:
+        roots = [path]
+        if _GLOB.search(path):
+            patterns = _alternatives(path)
+            roots = sorted({root for each in patterns for root in glob.glob(each, include_hidden=True)})
+        own: list[str] = []
+        below: list[str] = []
+        for root in roots:
+            if os.path.isfile(root):
+                own += [root] if self._is_data(os.path.basename(root)) else []
+            else:
+                self._walk(root, own, below)
+        found = own + below if self.recursive or self._partitioned else own
+        if self.pattern is None:
+            return found
+        globs = _alternatives(self.pattern)
+        return [file for file in found if any(fnmatchcase(os.path.basename(file), each) for each in globs)]
+
+    def _walk(self, folder: str, own: list[str], below: list[str]) -> None:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not self._is_data(entry.name):
+                    continue
+                if entry.is_dir():
+                    self._partitioned = self._partitioned or "=" in entry.name
+                    self._walk(entry.path, below, below)
+                elif entry.is_file():
+                    own.append(entry.path)
+
+    @staticmethod
+    def _is_data(name: str) -> bool:
+        if name.startswith(("_metadata", "_common_metadata")):
+            return True
+        hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
+        return not hidden and not name.endswith("._COPYING_")
+
+
+def _plain(address: str) -> str:
+    """A path as Spark logs it (`file:///a/b%20c`), or as users write it, without scheme and escapes."""
+    if not address.startswith("file:"):
+        return address
+    path = address.removeprefix("file:")
+    path = path.removeprefix("//") if path.startswith("///") else path
+    return unquote(path) if "%" in path else path
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """`a{b,c}` as `ab` and `ac`: Hadoop's globs have it and Python's do not."""
+    found = _ALTERNATIVES.search(pattern)
+    if found is None:
+        return [pattern]
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    return [each for part in found[1].split(",") for each in _alternatives(f"{before}{part}{after}")]

@@ -1,0 +1,153 @@
+"""What waits in Kafka: end offsets against the checkpoint's, without reading a message.
+
+What Spark would find is found here first, in its words: partitions that are gone, records that retention
+removed, a topic made anew with fewer records.
+"""
+
+import re
+from collections.abc import Mapping
+
+from pipelines.streaming.backlog.cluster import Client, Partition, client_of
+from pipelines.streaming.backlog.count import Backlog
+from pipelines.streaming.checkpoint import SourceOffset
+from pipelines.streaming.errors import DataLossError, TerminalError
+from pipelines.streaming.sources import KafkaCluster, KafkaSource
+
+# Java's and Python's expressions agree on these; whatever else a pattern has is left to Spark.
+_PLAIN_PATTERN = re.compile(r"(?:[A-Za-z0-9_\-.*+?|()$^]|\\[.dws]|\[\^?[A-Za-z0-9_.\-]+\])+")
+# `SubscribePatternStrategy` never reads them.
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
+_LATEST, _EARLIEST = -1, -2  # in startingOffsets
+_WAYS = (
+    "Bind the feed to a topic that has the messages; or read what is there into a stream of a new name, or "
+    "another lake, which begins with a new checkpoint."
+)
+
+
+def waiting_messages(source: KafkaSource, offset: SourceOffset | None, cluster: KafkaCluster) -> Backlog:
+    """The messages that a source has not read.
+
+    Control records of transactions count as messages: Spark's offsets count them, too.
+
+    Args:
+        source: What is read.
+        offset: Kafka's offset.
+        cluster: Where.
+
+    Raises:
+        TransientError: the cluster does not answer.
+        TerminalError: it refuses us, or a topic is not there.
+        DataLossError: it no longer has what comes next.
+    """
+    options = {key.lower(): value for key, value in source.options.items()}
+    strict = options.get("failondataloss", "").lower() != "false"
+    if source.subscribe_pattern and not _same_in_python(source.subscribe_pattern):
+        return Backlog(1, "messages", f"only Spark can tell what {source.subscribe_pattern!r} matches")
+    client = client_of(cluster)
+    present = _partitions(source, client, cluster)
+    read = {} if offset is None else _by_partition(offset)
+    gone = sorted(set(read) - present)
+    if gone and strict:
+        raise _partition_gone(gone[0], read[gone[0]], cluster)
+    begins, ends = client.offsets(present, committed=options.get("kafka.isolation.level") == "read_committed")
+    starts = _starts(source, begins, ends) if offset is None else {}
+    waiting: dict[Partition, int] = {}
+    for partition in sorted(present):
+        first, end = begins[partition], ends[partition]
+        # A partition that came later is read from its first record, whatever startingOffsets says.
+        at = starts[partition] if offset is None else read.get(partition, 0)
+        if offset is not None and strict and not first <= at <= end:
+            raise _out_of_range(partition, at, first, end, cluster)
+        waiting[partition] = end - (at if first <= at <= end else first)
+    detail = ", ".join(f"{topic}-{number}: {count}" for (topic, number), count in waiting.items() if count)
+    return Backlog(sum(waiting.values()), "messages", detail)
+
+
+def _by_partition(offset: SourceOffset) -> dict[Partition, int]:
+    return {(topic, number): at for topic, of in offset.partitions.items() for number, at in of.items()}
+
+
+def _same_in_python(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return _PLAIN_PATTERN.fullmatch(pattern) is not None
+
+
+def _partitions(source: KafkaSource, client: Client, cluster: KafkaCluster) -> set[Partition]:
+    """The partitions that the source reads now."""
+    if source.subscribe_pattern:
+        pattern = re.compile(source.subscribe_pattern)
+        counts = {
+            topic: count
+            for topic, count in client.all_topics().items()
+            if topic not in _INTERNAL and pattern.fullmatch(topic)
+        }
+    else:
+        topics = source.subscribe or tuple(source.assign)
+        counts = client.topics(topics)
+        for topic in topics:
+            if topic not in counts:
+                raise TerminalError(
+                    f"there is no topic {topic!r} on the Kafka cluster {cluster.bootstrap}.",
+                    mend="Create the topic, or correct the binding in the target.",
+                )
+    present = {(topic, number) for topic, count in counts.items() for number in range(count)}
+    if not source.assign:
+        return present
+    assigned = {(topic, number) for topic, numbers in source.assign.items() for number in numbers}
+    for topic, number in sorted(assigned - present):
+        raise TerminalError(
+            f"topic {topic!r} on the Kafka cluster {cluster.bootstrap} has no partition {number}.",
+            mend=f"It has the partitions 0 to {counts[topic] - 1}: correct assign= of the source.",
+        )
+    return assigned
+
+
+def _starts(
+    source: KafkaSource, begins: Mapping[Partition, int], ends: Mapping[Partition, int]
+) -> dict[Partition, int]:
+    """Where a source without offsets begins; what only Spark can look up begins at the first record."""
+    if source.starting_offsets == "latest":
+        return dict(ends)
+    starts = dict(begins)
+    if not isinstance(source.starting_offsets, str):
+        for topic, numbers in source.starting_offsets.items():
+            for number, at in numbers.items():
+                if at == _LATEST and (topic, number) in ends:
+                    starts[topic, number] = ends[topic, number]
+                elif at not in (_LATEST, _EARLIEST):
+                    starts[topic, number] = at
+    return starts
+
+
+def _partition_gone(partition: Partition, at: int, cluster: KafkaCluster) -> DataLossError:
+    topic, number = partition
+    return DataLossError(
+        f"partition {number} of topic {topic!r} on {cluster.bootstrap} is gone, and the checkpoint continues "
+        f"there at offset {at}: the topic was deleted, or made anew with fewer partitions.",
+        lost=f"What that partition had from offset {at} on, if anything, is lost.",
+        mend=_WAYS,
+    )
+
+
+def _out_of_range(
+    partition: Partition, at: int, first: int, end: int, cluster: KafkaCluster
+) -> DataLossError:
+    topic, number = partition
+    place = f"partition {number} of topic {topic!r} on {cluster.bootstrap}"
+    if at > end:
+        return DataLossError(
+            f"{place} ends at offset {end}, and the checkpoint continues at offset {at}: the topic was made "
+            "anew with fewer messages, or restored from an older copy.",
+            lost=f"Offsets {end} to {at - 1} are gone from the topic (this stream has read them); offsets "
+            f"{first} to {end - 1} may hold new messages that it would never read.",
+            mend=_WAYS,
+        )
+    return DataLossError(
+        f"{place} begins at offset {first}, and the checkpoint continues at offset {at}: retention removed "
+        "messages before they were read.",
+        lost=f"Offsets {at} to {first - 1} ({first - at} at most) are lost to this stream.",
+        mend=_WAYS,
+    )

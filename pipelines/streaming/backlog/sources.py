@@ -1,0 +1,73 @@
+"""The backlog of any source."""
+
+from pathlib import Path
+
+from pipelines.streaming.backlog.count import Backlog
+from pipelines.streaming.backlog.delta import waiting_versions
+from pipelines.streaming.backlog.files import waiting_files
+from pipelines.streaming.checkpoint import SourceOffset
+from pipelines.streaming.sources import (
+    DeltaSource,
+    Feed,
+    FileSource,
+    KafkaCluster,
+    KafkaSource,
+    Source,
+    StreamReading,
+)
+from pipelines.streaming.sources.feed import FolderBinding
+from pipelines.streaming.sources.source import Places
+
+
+def backlog_of(
+    source: Source, offset: SourceOffset | None, *, checkpoint: Path | None, name: str, places: Places
+) -> Backlog:
+    """What waits in a source.
+
+    Args:
+        source: A source that streams.
+        offset: Up to where the checkpoint has read it; None before the first batch.
+        checkpoint: The checkpoint's folder, where the file source keeps which files it has read; None
+            before the first run.
+        name: The source's name in the checkpoint.
+        places: The target.
+
+    Raises:
+        TransientError: the source cannot be reached now.
+        TerminalError: there is no such folder, topic or table, or we may not look at it.
+        DataLossError: it no longer has what comes next.
+        ConfigurationError: the target does not say where it is.
+    """
+    at = None if offset is None or offset.raw is None else offset
+    match source:
+        case Feed():
+            binding = places.binding(source.name)
+            if isinstance(binding, FolderBinding):
+                return waiting_files(
+                    str(binding.path), at, checkpoint=checkpoint, name=name, what=source.describe()
+                )
+            topic = KafkaSource(subscribe=(binding.topic,))
+            return _waiting_messages(topic, at, binding.cluster)
+        case FileSource():
+            return waiting_files(
+                source.path,
+                at,
+                checkpoint=checkpoint,
+                name=name,
+                what=source.describe(),
+                options=source.options,
+            )
+        case KafkaSource():
+            return _waiting_messages(source, at, places.cluster(source.cluster))
+        case DeltaSource():
+            return waiting_versions(Path(source.path), at, what=source.describe(), options=source.options)
+        case StreamReading():
+            return waiting_versions(places.lake.table(source.stream), at, what=source.describe())
+    raise TypeError(f"{source!r} is no source that streams")
+
+
+def _waiting_messages(source: KafkaSource, offset: SourceOffset | None, cluster: KafkaCluster) -> Backlog:
+    # librdkafka is loaded only where a topic is read.
+    from pipelines.streaming.backlog.kafka import waiting_messages
+
+    return waiting_messages(source, offset, cluster)

@@ -1,0 +1,140 @@
+"""The checks of `metadata`, `offsets/` and `commits/`: do they fit together, can a start go on from them?"""
+
+from itertools import pairwise
+
+from pipelines.streaming.checkpoint.check_order import check_tail_order
+from pipelines.streaming.checkpoint.damage import Damage
+from pipelines.streaming.checkpoint.files import Folder
+from pipelines.streaming.checkpoint.findings import Findings
+from pipelines.streaming.checkpoint.inspection import Inspection
+from pipelines.streaming.checkpoint.tail import batches_in
+
+NEW_LIFE = "Restore it from a copy; without one, start over with a new checkpoint."
+
+
+def check_logs(folder: Folder, seen: Inspection, damage: Damage, found: Findings) -> None:
+    """What the next start reads of the logs: `metadata`, the last two offsets, the last commit."""
+    offsets = batches_in(folder, "offsets")
+    commits = batches_in(folder, "commits")
+    _metadata(folder, damage, found, begun=bool(offsets or commits))
+    _strange_names(folder, found)
+    if not offsets:
+        _without_offsets(found, commits)
+        return
+    last = offsets[-1]
+    for where in (f"offsets/{last}", f"offsets/{last - 1}" if last else ""):
+        problem = damage.problem(where) if where else None
+        if problem is not None:
+            means = "A start reads the last two offsets." if where != f"offsets/{last}" else ""
+            found.problem(
+                problem, means=f"{means} The next start fails.".strip(), mend=_mend_offsets(seen, last)
+            )
+    if commits and (problem := damage.problem(f"commits/{commits[-1]}")):
+        found.problem(
+            problem,
+            means="The next start fails.",
+            mend=f"Delete commits/{commits[-1]} and its sum: the batch is repeated over the same range.",
+        )
+    _order(seen, last, found)
+    check_tail_order(folder, seen, last, found)
+    _gaps("offsets", offsets, last - 1, found)
+    _gaps("commits", commits, None, found)
+
+
+def _metadata(folder: Folder, damage: Damage, found: Findings, *, begun: bool) -> None:
+    if folder.item("metadata") is None:
+        if begun:
+            found.add(
+                "error",
+                "missing-metadata",
+                "metadata",
+                "The query's id is gone. Spark 4.2 refuses to start; older ones take a new id, and a sink "
+                "that knows batches by that id takes them twice.",
+                'Write {"id":"<id>"} into it; the id is in the sink\'s transactions and in progress entries.',
+            )
+    elif problem := damage.problem("metadata"):
+        found.problem(problem, means="The next start fails.", mend=NEW_LIFE)
+
+
+def _strange_names(folder: Folder, found: Findings) -> None:
+    """Names that a JVM reads as a number and we do not, such as `007`: Spark takes them for batches."""
+    for log in ("offsets", "commits"):
+        batches = {str(batch) for batch in batches_in(folder, log)}
+        for name in folder.names(log):
+            digits = name[1:] if name[:1] in {"+", "-"} else name
+            if name not in batches and digits.isdecimal():
+                found.add(
+                    "error",
+                    "strange-name",
+                    f"{log}/{name}",
+                    "Spark takes it for a batch and does not find that batch's file.",
+                    "Move it out of the checkpoint.",
+                )
+
+
+def _without_offsets(found: Findings, commits: list[int]) -> None:
+    if commits:
+        found.add(
+            "error",
+            "commit-without-offsets",
+            f"commits/{commits[-1]}",
+            "There are commits and no offsets: the next start begins at batch 0 and reads everything again.",
+            "Restore offsets/ from a copy; without one, start over with a new checkpoint and an empty sink.",
+        )
+
+
+def _mend_offsets(seen: Inspection, last: int) -> str:
+    if seen.latest_committed_batch == last - 1:
+        return (
+            f"Restore it from a copy. Batch {last} is not committed: when the sink does not have it either, "
+            f"delete offsets/{last} and its sum, and the next start plans the batch again."
+        )
+    return NEW_LIFE
+
+
+def _order(seen: Inspection, last: int, found: Findings) -> None:
+    committed = seen.latest_committed_batch
+    if committed is not None and committed > last:
+        found.add(
+            "error",
+            "commit-without-offsets",
+            f"commits/{committed}",
+            f"Batch {committed} is committed and has no offsets: the next start repeats batch {last} and "
+            "fails when it commits it.",
+            f"Restore offsets/{committed}, or delete the commits after {last} when no such batch ever ran.",
+        )
+    elif committed is None and last > 0:
+        found.add(
+            "warning",
+            "missing-commits",
+            "commits",
+            f"No batch is committed, yet batch {last} was planned, which happens only after the one before. "
+            f"The next start repeats batch {last}; a sink that knows batches skips it.",
+        )
+    elif committed is not None and committed < last - 1:
+        by_id = seen.latest_commit is not None and seen.latest_commit.state_unique_ids is not None
+        found.add(
+            "error" if by_id else "warning",
+            "several-uncommitted",
+            f"commits/{last - 1}",
+            f"The batches {committed + 1} to {last} have offsets and no commit; at most one should. The next "
+            f"start repeats batch {last} alone"
+            + (", and the ids of the state before it are not known." if by_id else "."),
+            f"Restore the commits up to {last - 1} from a copy." if by_id else "",
+        )
+
+
+def _gaps(log: str, batches: list[int], required: int | None, found: Findings) -> None:
+    """Batches between the oldest and the newest that have no file; one finding, however many."""
+    missing = []
+    for low, high in pairwise(batches):
+        if high != low + 1:
+            missing.append(f"{low + 1}" if high == low + 2 else f"{low + 1} to {high - 1}")
+    if missing and not (len(missing) == 1 and missing[0] == str(required)):
+        found.add(
+            "warning",
+            f"{log}-gap",
+            log,
+            f"No file for batch {', '.join(missing[:5])}{' and more' if len(missing) > 5 else ''}. "  # noqa: PLR2004
+            "A start does not read them.",
+        )

@@ -1,0 +1,68 @@
+"""The checks of `sources/`: does a source's own log go as far as the offsets say, without a hole?"""
+
+from pipelines.streaming.checkpoint.check_logs import NEW_LIFE
+from pipelines.streaming.checkpoint.damage import Damage
+from pipelines.streaming.checkpoint.files import Folder
+from pipelines.streaming.checkpoint.findings import Findings
+from pipelines.streaming.checkpoint.inspection import Inspection
+from pipelines.streaming.checkpoint.source_log import LogEntry, log_entries, needed_entries, source_folder
+from pipelines.streaming.checkpoint.source_offset import SourceOffset
+
+
+def check_sources(folder: Folder, seen: Inspection, damage: Damage, found: Findings) -> None:
+    """The log of every source that keeps one."""
+    for source in seen.sources:
+        if source.kind == "file":
+            _file_source(folder, source, damage, found)
+        elif source.kind == "rate":
+            where = f"{source_folder(source.key)}/0"
+            if folder.item(where) is not None and (problem := damage.problem(where)):
+                found.problem(problem, means="The source reads it when it starts.", mend=NEW_LIFE)
+
+
+def _file_source(folder: Folder, source: SourceOffset, damage: Damage, found: Findings) -> None:
+    offset = source.log_offset
+    if offset is None or offset < 0:
+        return
+    place = source_folder(source.key)
+    entries = log_entries(folder.names(place))
+    newest = entries[-1].number if entries else None
+    if newest is None or newest < offset:
+        found.add(
+            "error",
+            "source-log-behind",
+            place,
+            f"The offsets stand at entry {offset}, the source's log "
+            + ("is gone" if newest is None else f"ends at entry {newest}")
+            + ": the next start fails, or skips new files without a word.",
+            "Restore the folder from a copy; without one, start over with a new checkpoint.",
+        )
+        return
+    needed = needed_entries(entries)
+    _holes(place, needed, found)
+    for entry in needed:
+        if problem := damage.problem(f"{place}/{entry.name}"):
+            unread = entry.number > offset
+            found.problem(
+                problem,
+                means="The next start fails, or reads the files in it twice or never."
+                if unread
+                else "The source reads it when it starts: the next start fails.",
+                mend=NEW_LIFE,
+            )
+
+
+def _holes(place: str, needed: list[LogEntry], found: Findings) -> None:
+    numbers = {entry.number for entry in needed}
+    first = needed[0].number if needed[0].compact else 0
+    missing = [number for number in range(first, first + len(numbers) + 1) if number not in numbers]
+    if missing and missing[0] < needed[-1].number:
+        found.add(
+            "error",
+            "source-log-gap",
+            f"{place}/{missing[0]}",
+            f"The source's log has no entry {missing[0]}, and a start reads all entries "
+            + (f"from {needed[0].name} on" if needed[0].compact else "from 0 on")
+            + ": the next start fails.",
+            NEW_LIFE,
+        )

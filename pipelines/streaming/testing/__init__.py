@@ -1,0 +1,12 @@
+"""The kit to test streams with: real queries over rows you give, in a scratch lake, and rows to compare.
+
+```python
+def test_clicks(scratch):
+    scratch.run(clicks, [[{"click_id": "a"}], [{"click_id": "b"}]])  # one list a run
+    assert scratch.rows(clicks, "click_id") == multiset([("a",), ("b",)])
+```
+"""
+
+from pipelines.streaming.testing.scratch import Scratch, multiset
+
+__all__ = ["Scratch", "multiset"]

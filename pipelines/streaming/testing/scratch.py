@@ -1,0 +1,172 @@
+"""A lake in a temporary folder, with feeds that are folders and upstream tables that you fill."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from pipelines.streaming import delta_log
+from pipelines.streaming.errors import ConfigurationError
+from pipelines.streaming.lake import Lake
+from pipelines.streaming.run.graph import Run
+from pipelines.streaming.sources import Feed, KafkaCluster
+from pipelines.streaming.sources.delta import BOOKKEEPING, DELETED
+from pipelines.streaming.sources.feed import Binding, FolderBinding
+
+if TYPE_CHECKING:
+    from pipelines.streaming.names import StreamName
+    from pipelines.streaming.run.execution import Sessions
+    from pipelines.streaming.run.results import StreamResult
+    from pipelines.streaming.stream import Stream
+
+Records = Sequence[Mapping[str, Any] | str]
+
+
+def multiset(rows: Iterable[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
+    """Rows without an order, each with how often it occurs."""
+    return Counter(tuple(row) for row in rows)
+
+
+@dataclass(slots=True)
+class Scratch:
+    """A scratch lake; it is the target of its runs.
+
+    Attributes:
+        lake: The lake.
+        landing: Every feed is the folder of its name in here.
+        sessions: Where Spark sessions come from.
+        bindings: Feeds that are elsewhere, such as in a topic.
+        clusters: Kafka clusters by name.
+    """
+
+    lake: Lake
+    landing: Path
+    sessions: "Sessions"
+    bindings: dict[str, Binding] = field(default_factory=dict)
+    clusters: dict[str, KafkaCluster] = field(default_factory=dict)
+    _files: Any = field(default_factory=lambda: count(1))
+    _runs: Any = field(default_factory=lambda: count(1))
+
+    def binding(self, feed: str) -> Binding:
+        """The folder of a feed, which is made here."""
+        if feed in self.bindings:
+            return self.bindings[feed]
+        folder = self.landing / feed
+        folder.mkdir(parents=True, exist_ok=True)
+        return FolderBinding(folder)
+
+    def cluster(self, name: str) -> KafkaCluster:
+        """The Kafka cluster of that name.
+
+        Raises:
+            ConfigurationError: the test did not give one.
+        """
+        if name not in self.clusters:
+            raise ConfigurationError(f"the test has no Kafka cluster {name!r}.")
+        return self.clusters[name]
+
+    def run(
+        self, stream: "Stream", runs: Sequence[Records | Mapping[str, Records]] = ()
+    ) -> "list[StreamResult]":
+        """Runs a stream once for each list of rows; without lists, once over what is there.
+
+        Args:
+            stream: The stream.
+            runs: What arrives before each run: rows as dicts (or lines of text, for a feed), or such lists
+                by source name.
+
+        Returns:
+            The result of each run.
+
+        Raises:
+            TidemillError: what a run failed with.
+        """
+        results = []
+        for arriving in runs or [[]]:
+            by_source = arriving if isinstance(arriving, Mapping) else {next(iter(stream.sources)): arriving}
+            for source, records in by_source.items():
+                self.arrive(stream, source, records)
+            results.append(self.run_all([stream])[0])
+            if results[-1].error is not None:
+                raise results[-1].error
+        return results
+
+    def run_all(self, streams: "Iterable[Stream]") -> "list[StreamResult]":
+        """One run of several streams; errors are in the results."""
+        return list(self.start(streams).results())
+
+    def start(self, streams: "Iterable[Stream]") -> Run:
+        """A run of several streams that the test iterates over itself."""
+        return Run(
+            list(streams), places=self, sessions=self.sessions, run_id=f"run-{os.getpid()}-{next(self._runs)}"
+        )
+
+    def arrive(self, stream: "Stream", source: str, records: Records) -> None:
+        """Puts rows where a source of a stream reads them: a file of its feed, or the upstream's table."""
+        if not records:
+            return
+        reading = stream.sources[source]
+        if isinstance(reading, Feed):
+            self.drop_file(reading.name, records)
+        elif reading.upstream is not None:
+            frame = self.sessions.new().createDataFrame([dict(record) for record in records])  # type: ignore[arg-type]
+            frame.write.format("delta").mode("append").save(str(self.lake.table(reading.upstream)))
+        else:
+            raise TypeError(f"the kit fills feeds and tables of other streams, not {reading.describe()}")
+
+    def drop_file(self, feed: str, records: Records) -> Path:
+        """Moves a file of JSON lines (or of the lines given as text) into a feed's folder."""
+        folder = self.landing / feed
+        folder.mkdir(parents=True, exist_ok=True)
+        number = next(self._files)
+        place = folder / f"{number:06d}.json"
+        lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
+        beside = folder / f".{place.name}"
+        beside.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        # The file source reads in the order of modification times: the order in which files were dropped.
+        os.utime(beside, (1_700_000_000 + number, 1_700_000_000 + number))
+        beside.replace(place)
+        return place
+
+    def rows(self, stream: "Stream", *columns: str) -> Counter[tuple[Any, ...]]:
+        """The rows of a stream's table as a multiset, without tombstones and bookkeeping columns.
+
+        Args:
+            stream: The stream.
+            columns: Which columns, in this order; all by default, in the table's order.
+        """
+        return self.table_rows(self.lake.table(stream.name), *columns)
+
+    def quarantined(self, stream: "Stream", *columns: str) -> Counter[tuple[Any, ...]]:
+        """The quarantined records of a stream as a multiset: `raw` and `violated`, unless others are named."""
+        return self.table_rows(self.lake.quarantine(stream.name), *(columns or ("raw", "violated")))
+
+    def table_rows(self, place: Path, *columns: str) -> Counter[tuple[Any, ...]]:
+        """The rows of a Delta table as a multiset; none where there is no table."""
+        if delta_log.open_table(place) is None:
+            return Counter()
+        table = DeltaTable(str(place))
+        names = [field.name for field in table.schema().fields]
+        records = table.to_pyarrow_table().to_pylist()
+        chosen = columns or tuple(name for name in names if name not in (*BOOKKEEPING, DELETED))
+        alive = (record for record in records if not record.get(DELETED))
+        return multiset([_plain(record[column]) for column in chosen] for record in alive)
+
+    def checkpoint(self, name: "StreamName", generation: int = 1) -> Path:
+        """The checkpoint folder of a stream."""
+        return self.lake.checkpoint(name, generation)
+
+
+def _plain(value: Any) -> Any:
+    """A value that can be compared and counted."""
+    if isinstance(value, list):
+        return tuple(map(_plain, value))
+    if isinstance(value, dict):
+        return tuple((key, _plain(item)) for key, item in value.items())
+    return value

@@ -1,0 +1,305 @@
+"""One op for many streams: what each outcome becomes in Dagster. The run itself is canned here."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from dagster import (
+    AssetCheckKey,
+    AssetCheckSeverity,
+    AssetKey,
+    AssetSelection,
+    DagsterInstance,
+    Definitions,
+    Failure,
+    in_process_executor,
+    materialize,
+)
+
+from orchestration.assets import pipeline_job, streaming_assets
+from orchestration.checks import CHECKPOINT_SOUND, WATERMARK
+from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
+from pipelines.streaming.checkpoint import Finding
+from pipelines.streaming.errors import DefinitionError, TerminalError, TransientError
+from pipelines.streaming.lake import Lake
+from pipelines.streaming.names import StreamName
+from pipelines.streaming.run.manifest import first_manifest, write_manifest
+from pipelines.streaming.run.results import BatchRecord, StreamResult
+from resources.spark import SparkResource
+
+CLICKS, UNIQUE, TOTALS = (StreamName("shop", name) for name in ("clicks", "unique_clicks", "totals"))
+TERMINAL = TerminalError("the column is gone.", stream=CLICKS, mend="Put it back.")
+TRANSIENT = TransientError("the broker is down.", stream=CLICKS)
+RULES = [
+    Expect("known", "id IS NOT NULL", on_violation="warn"),
+    Expect("cheap", "cost < 10", on_violation="drop"),
+    Expect("positive", "cost > 0", on_violation="fail"),
+]
+
+
+@pytest.fixture
+def shop() -> Pipeline:
+    pipeline = Pipeline("shop")
+
+    @pipeline.stream(
+        source=Feed("ad-clicks", from_json("id STRING, cost INT")), sink=DeltaAppend(), expect=RULES
+    )
+    def clicks(events):
+        return events
+
+    @pipeline.stream(source=clicks.with_watermark("at", "1 hour"), sink=DeltaAppend())
+    def unique_clicks(clicks):
+        return clicks
+
+    @pipeline.stream(source=clicks, sink=DeltaAppend())
+    def totals(clicks):
+        return clicks
+
+    return pipeline
+
+
+def updated(name: StreamName, **fields) -> StreamResult:
+    one = BatchRecord(
+        batch_id=4,
+        run_id="r",
+        generation=2,
+        query_id="q",
+        started_at="2026-01-01T00:00:00Z",
+        rows_read=5,
+        rows_written=4,
+        violations=fields.pop("violations", {}),
+    )
+    return StreamResult(
+        stream=name, outcome="updated", batches=(one,), generation=2, table_version=7, **fields
+    )
+
+
+def idle(name: StreamName) -> StreamResult:
+    return StreamResult(stream=name, outcome="idle", reason="nothing new", generation=2, table_version=7)
+
+
+def failed(error) -> StreamResult:
+    return StreamResult(stream=CLICKS, outcome="failed", error=error)
+
+
+def skipped(name: StreamName) -> StreamResult:
+    return StreamResult(stream=name, outcome="skipped", reason="shop/clicks did not succeed")
+
+
+class Canned:
+    """Runs pipelines with canned results, and shows what Dagster recorded."""
+
+    def __init__(self, monkeypatch, tmp_path: Path) -> None:
+        self.instance = DagsterInstance.ephemeral(tempdir=str(tmp_path))
+        self.lake = Lake(tmp_path / "lake")
+        self.asked: list[StreamName] = []
+        self._monkeypatch = monkeypatch
+        (tmp_path / "tidemill.toml").write_text('pipelines = []\n[targets.dev]\nlake = "lake"\n')
+        monkeypatch.setenv("TIDEMILL_CONFIG", str(tmp_path / "tidemill.toml"))
+
+    def run(self, pipeline: Pipeline, *results: StreamResult, selection=None):
+        canned = self
+
+        class Run:
+            def __init__(self, streams, *, places, sessions, run_id):
+                assert places.lake == canned.lake
+                assert sessions.settings.mode == "local"
+                assert run_id
+                canned.asked = [stream.name for stream in streams]
+                self.finished = []
+
+            def results(self):
+                for result in results:
+                    self.finished.append(result)
+                    yield result
+
+        self._monkeypatch.setattr("orchestration.assets.Run", Run)
+        return materialize(
+            [streaming_assets(pipeline)],
+            resources={"spark": SparkResource()},
+            selection=selection,
+            instance=self.instance,
+            raise_on_error=False,
+        )
+
+
+@pytest.fixture
+def canned(monkeypatch, tmp_path):
+    canned = Canned(monkeypatch, tmp_path)
+    yield canned
+    canned.instance.dispose()
+
+
+def materialized(result) -> set[str]:
+    return {event.asset_key.to_user_string() for event in result.get_asset_materialization_events()}
+
+
+def checks(result) -> dict[str, bool]:
+    return {
+        f"{each.asset_key.path[-1]}:{each.check_name}": each.passed
+        for each in result.get_asset_check_evaluations()
+    }
+
+
+def failure(result):
+    (event,) = (event for event in result.all_events if event.is_step_failure)
+    return event.step_failure_data.user_failure_data
+
+
+def test_an_updated_stream_is_materialized_with_metadata_and_the_rest_observed(shop, canned):
+    result = canned.run(shop, updated(CLICKS), idle(UNIQUE), idle(TOTALS))
+    assert result.success
+    assert materialized(result) == {"shop/clicks"}
+    (event,) = result.get_asset_materialization_events()
+    assert event.materialization.metadata["tidemill/rows_written"].value == 4
+    observed = {event.asset_key.to_user_string() for event in result.get_asset_observation_events()}
+    assert observed == {"shop/unique_clicks", "shop/totals"}
+
+
+def test_new_rows_are_a_new_data_version_though_code_and_feed_are_the_same(shop, canned):
+    result = canned.run(shop, updated(CLICKS), idle(UNIQUE), idle(TOTALS))
+    (event,) = result.get_asset_materialization_events()
+    assert event.materialization.tags["dagster/data_version"] == "2.7"
+
+
+def test_only_selected_streams_run(shop, canned):
+    canned.run(shop, updated(UNIQUE), selection=AssetSelection.assets(["shop", "unique_clicks"]))
+    assert canned.asked == [UNIQUE]
+
+
+def test_a_failed_stream_fails_the_op_at_the_end_and_names_what_it_took_along(shop, canned):
+    result = canned.run(shop, failed(TERMINAL), updated(TOTALS), skipped(UNIQUE))
+    assert not result.success
+    assert materialized(result) == {"shop/totals"}
+    said = failure(result)
+    assert said.description.splitlines() == [
+        "shop/clicks: the column is gone. Nothing was lost. Put it back.",
+        "shop/unique_clicks: skipped: shop/clicks did not succeed.",
+    ]
+    assert said.metadata["tidemill/failed"].value == ["shop/clicks"]
+    assert said.metadata["tidemill/skipped"].value == ["shop/unique_clicks"]
+
+
+@pytest.mark.parametrize(("error", "retry"), [(TERMINAL, False), (TRANSIENT, True)])
+def test_dagster_may_retry_only_what_another_attempt_can_help(monkeypatch, shop, canned, error, retry):
+    allowed = []
+    monkeypatch.setattr(
+        "orchestration.assets.Failure",
+        lambda **fields: allowed.append(fields["allow_retries"]) or Failure(**fields),
+    )
+    canned.run(shop, failed(error))
+    assert allowed == [retry]
+
+
+def test_a_failed_stream_is_in_the_compute_log_by_name(shop, canned, capfd):
+    canned.run(shop, failed(TERMINAL))
+    assert "shop/clicks: the column is gone." in capfd.readouterr().err
+
+
+def test_every_check_of_every_selected_stream_is_answered(shop, canned):
+    result = canned.run(shop, updated(CLICKS, violations={"known": 3}), idle(UNIQUE), idle(TOTALS))
+    assert checks(result) == {
+        "clicks:known": False,
+        "clicks:cheap": True,
+        "clicks:positive": True,
+        f"clicks:{CHECKPOINT_SOUND}": True,
+        f"unique_clicks:{CHECKPOINT_SOUND}": True,
+        f"unique_clicks:{WATERMARK}": True,
+        f"totals:{CHECKPOINT_SOUND}": True,
+    }
+    planned = {
+        (event.event_specific_data.asset_key, event.event_specific_data.check_name)
+        for event in result.all_events
+        if event.event_type_value == "ASSET_CHECK_EVALUATION_PLANNED"
+    }
+    answered = {(each.asset_key, each.check_name) for each in result.get_asset_check_evaluations()}
+    assert planned <= answered
+
+
+def test_a_rule_that_keeps_or_drops_warns_and_one_that_stops_is_an_error(shop, canned):
+    violations = {"known": 3, "cheap": 1}
+    result = canned.run(shop, updated(CLICKS, violations=violations), idle(UNIQUE), idle(TOTALS))
+    found = {each.check_name: each for each in result.get_asset_check_evaluations()}
+    assert found["known"].severity == AssetCheckSeverity.WARN
+    assert found["cheap"].severity == AssetCheckSeverity.WARN
+    assert found["positive"].severity == AssetCheckSeverity.ERROR
+    assert found["known"].metadata["tidemill/violations"].value == 3
+    assert result.success
+
+
+def test_the_rule_that_stopped_a_run_is_the_one_that_fails(shop, canned):
+    error = TerminalError(
+        "a row violates the expectation 'positive' (cost > 0).",
+        stream=CLICKS,
+        error_class="EXPECTATION_FAILED",
+    )
+    found = checks(canned.run(shop, failed(error)))
+    assert found["clicks:positive"] is False
+    assert "clicks:known" not in found
+    assert found[f"clicks:{CHECKPOINT_SOUND}"] is True
+
+
+@pytest.mark.parametrize(("seconds", "passes"), [(-60, True), (3600, False)])
+def test_a_watermark_in_the_future_fails_its_check(shop, canned, seconds, passes):
+    ahead = int((datetime.now(UTC).timestamp() + seconds) * 1000)
+    result = canned.run(shop, idle(CLICKS), updated(UNIQUE, watermark_ms=ahead), idle(TOTALS))
+    assert checks(result)[f"unique_clicks:{WATERMARK}"] is passes
+
+
+def test_findings_of_the_checkpoint_are_what_the_check_says(shop, canned, monkeypatch):
+    checkpoint = canned.lake.checkpoint(CLICKS, 1)
+    checkpoint.mkdir(parents=True)
+    write_manifest(canned.lake, CLICKS, first_manifest({}))
+    finding = Finding("empty-file", "error", "offsets/4", "The file is empty.", "Delete it.")
+    asked = []
+
+    class Verdict:
+        findings = (finding,)
+        sound = False
+
+    monkeypatch.setattr(
+        "orchestration.checks.verify", lambda path, *, level: asked.append((path, level)) or Verdict
+    )
+    result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
+    assert asked == [(checkpoint, "quick")]
+    (found,) = (
+        each
+        for each in result.get_asset_check_evaluations()
+        if each.check_name == CHECKPOINT_SOUND and each.asset_key.path[-1] == "clicks"
+    )
+    assert not found.passed
+    assert found.description == "error empty-file offsets/4: The file is empty. Delete it."
+
+
+def test_a_checkpoint_that_was_deleted_fails_its_check(shop, canned):
+    write_manifest(canned.lake, CLICKS, first_manifest({}).with_active(query_id="q"))
+    result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
+    assert checks(result)[f"clicks:{CHECKPOINT_SOUND}"] is False
+
+
+def test_a_checkpoint_is_judged_without_a_run_where_only_the_check_is_selected(shop, canned):
+    check = AssetCheckKey(AssetKey(["shop", "clicks"]), CHECKPOINT_SOUND)
+    result = canned.run(shop, selection=AssetSelection.checks(check))
+    assert result.success
+    assert canned.asked == []
+    assert checks(result) == {f"clicks:{CHECKPOINT_SOUND}": True}
+
+
+def test_a_rule_must_not_have_the_name_of_our_own_check():
+    pipeline = Pipeline("shop")
+    rule = Expect(CHECKPOINT_SOUND, "true")
+    pipeline.stream(source=Feed("f", from_json("id INT")), sink=DeltaAppend(), name="s", expect=[rule])(
+        lambda events: events
+    )
+    with pytest.raises(DefinitionError, match="shop/s: expectation 'checkpoint_sound'"):
+        streaming_assets(pipeline)
+
+
+def test_the_job_of_a_pipeline_runs_all_of_it_in_one_process(shop):
+    assets = streaming_assets(shop)
+    defs = Definitions(
+        assets=[assets], jobs=[pipeline_job(shop, assets)], resources={"spark": SparkResource()}
+    )
+    job = defs.resolve_job_def("shop")
+    assert job.executor_def is in_process_executor
+    assert job.asset_layer.selected_asset_keys == assets.keys

@@ -1,0 +1,95 @@
+"""Terminate, for real: a run in a process of its own, in the middle of a Spark task, gets the signal."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus
+
+from pipelines.streaming.lake import Lake
+from pipelines.streaming.names import StreamName
+
+ROOT = Path(__file__).parents[2]
+SLOW = StreamName("case", "slow")
+PIPELINE = '''
+from pyspark.sql import functions as F
+from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
+
+case = Pipeline("case")
+
+@case.stream(source=Feed("numbers", from_json("n INT")), sink=DeltaAppend())
+def slow(events):
+    """Every number, a minute each."""
+    return events.withColumn("slept", F.expr("java_method('java.lang.Thread', 'sleep', 60000L)"))
+'''
+TARGET = """
+pipelines = ["slow_case:case"]
+
+[targets.dev]
+lake = "lake"
+landing = "landing"
+
+[targets.dev.spark]
+master = "local[2]"
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "slow_case.py").write_text(PIPELINE)
+    (tmp_path / "tidemill.toml").write_text(TARGET)
+    (tmp_path / "landing" / "numbers").mkdir(parents=True)
+    (tmp_path / "landing" / "numbers" / "a.json").write_text('{"n": 1}\n')
+    (tmp_path / "dagster").mkdir()
+    (tmp_path / "dagster" / "dagster.yaml").symlink_to(ROOT / "dagster.yaml")
+    monkeypatch.setenv("TIDEMILL_CONFIG", str(tmp_path / "tidemill.toml"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    return tmp_path
+
+
+def wait_for(reached, process: subprocess.Popen, log: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, log.read_text()
+        try:
+            process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+        pytest.fail(f"The run ended too early.\n{log.read_text()}")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_terminated_run_stops_its_query_releases_its_lease_and_is_canceled_within_5_s(home, sent):
+    lake, log = Lake(home / "lake"), home / "log"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [str(Path(sys.executable).with_name("dg")), "launch", "--assets", str(SLOW)],
+            cwd=ROOT,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            running = lake.checkpoint(SLOW, 1) / "offsets" / "0"
+            wait_for(running.exists, process, log, 120)
+            children = psutil.Process(process.pid).children(recursive=True)
+            assert any(child.name().startswith("java") for child in children)
+            signaled = time.time()
+            process.send_signal(sent)
+            process.wait(30)
+        finally:
+            process.kill()
+
+    with DagsterInstance.from_config(str(home / "dagster")) as instance:
+        (run,) = instance.get_runs()
+        assert run.status == DagsterRunStatus.CANCELED, log.read_text()
+        assert instance.get_run_stats(run.run_id).end_time - signaled < 5
+        assert instance.get_latest_materialization_event(AssetKey(["case", "slow"])) is None
+    (lease,) = (lake.control(SLOW) / "lease").glob("*.json")
+    assert json.loads(lease.read_text())["released"] is True
+    assert not (lake.checkpoint(SLOW, 1) / "commits" / "0").exists()
+    assert not psutil.wait_procs(children, timeout=10)[1]

@@ -1,0 +1,170 @@
+"""What Dagster is told about a run: names, numbers, and columns of a real Delta table."""
+
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from deltalake.schema import ArrayType, Field, MapType, PrimitiveType, StructType
+
+from orchestration.metadata import (
+    batches_table,
+    idle_metadata,
+    result_metadata,
+    standing_metadata,
+    type_text,
+)
+from pipelines.streaming.lake import Lake
+from pipelines.streaming.names import StreamName
+from pipelines.streaming.run.results import BatchRecord, Late, StreamResult
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+WATERMARK = datetime(2026, 1, 1, 10, 30, tzinfo=UTC)
+NAME = StreamName("ads", "clicks")
+
+
+def batch(number: int, **fields) -> BatchRecord:
+    known = {
+        "rows_read": 10,
+        "rows_written": 8,
+        "rows_quarantined": 1,
+        "rows_dropped": 1,
+        "late": Late(2, "groups"),
+        "milliseconds": {"addBatch": 400, "triggerExecution": 500},
+        "start_offsets": {"events": {"logOffset": number - 1}} if number else {},
+        "end_offsets": {"events": {"logOffset": number}},
+        "delta_version": number + 1,
+    }
+    return BatchRecord(
+        batch_id=number,
+        run_id="r",
+        generation=1,
+        query_id="q",
+        started_at="2026-01-01T11:00:00.000Z",
+        **{**known, **fields},
+    )
+
+
+def updated(*batches: BatchRecord, **fields) -> StreamResult:
+    return StreamResult(stream=NAME, outcome="updated", batches=batches, seconds=1.5, generation=1, **fields)
+
+
+def test_counts_are_sums_over_the_batches():
+    metadata = result_metadata(updated(batch(0), batch(1)), NOW)
+    assert {name: value for name, value in metadata.items() if isinstance(value, int | float | str)} == {
+        "tidemill/rows_read": 20,
+        "tidemill/rows_written": 16,
+        "tidemill/rows_quarantined": 2,
+        "tidemill/rows_dropped": 2,
+        "tidemill/late": 4,
+        "tidemill/late_unit": "groups",
+        "tidemill/batches": 2,
+        "tidemill/seconds": 1.5,
+        "tidemill/seconds/addBatch": 0.8,
+        "tidemill/seconds/triggerExecution": 1.0,
+        "tidemill/generation": 1,
+    }
+
+
+def test_offsets_go_from_the_first_batchs_start_to_the_last_ones_end():
+    metadata = result_metadata(updated(batch(3), batch(4)), NOW)
+    assert metadata["tidemill/start_offsets"].value == {"events": {"logOffset": 2}}
+    assert metadata["tidemill/end_offsets"].value == {"events": {"logOffset": 4}}
+
+
+def test_watermark_state_and_version_are_there_where_the_stream_has_them():
+    result = updated(
+        batch(0),
+        watermark_ms=int(WATERMARK.timestamp() * 1000),
+        state_rows=7,
+        state_bytes=4096,
+        table_version=9,
+    )
+    metadata = result_metadata(result, NOW)
+    assert metadata["tidemill/watermark"].value == WATERMARK.timestamp()
+    assert metadata["tidemill/watermark_lag_seconds"] == 5400.0
+    assert metadata["tidemill/state_rows"] == 7
+    assert metadata["tidemill/state_bytes"] == 4096
+    assert metadata["tidemill/delta_version"] == 9
+    assert not {"tidemill/watermark", "tidemill/state_rows"} & result_metadata(updated(batch(0)), NOW).keys()
+
+
+def test_an_idle_stream_says_where_it_stands_and_counts_nothing():
+    result = StreamResult(stream=NAME, outcome="idle", reason="nothing new", generation=2, table_version=3)
+    assert idle_metadata(result, NOW) == {
+        "tidemill/reason": "nothing new",
+        "tidemill/delta_version": 3,
+        "tidemill/generation": 2,
+    }
+
+
+def test_the_last_ten_batches_are_a_table_newest_first():
+    lines = batches_table([batch(number) for number in range(12)]).splitlines()
+    assert lines[0].startswith("| batch | started at | read | written |")
+    assert [line.split(" | ")[0] for line in lines[2:]] == [f"| {number}" for number in range(11, 1, -1)]
+    assert lines[2] == "| 11 | 2026-01-01T11:00:00.000Z | 10 | 8 | 1 | 2 | 0.5 |  | 12 |"
+
+
+def test_a_reconstructed_batch_has_empty_cells():
+    unknown = batch(0, rows_read=None, rows_written=None, milliseconds={}, delta_version=None)
+    assert (
+        batches_table([unknown]).splitlines()[2] == "| 0 | 2026-01-01T11:00:00.000Z |  |  | 1 | 2 |  |  |  |"
+    )
+
+
+def test_the_columns_come_from_the_delta_log(tmp_path):
+    lake = Lake(tmp_path)
+    rows = pa.table(
+        {
+            "id": pa.array(["a"]),
+            "at": pa.array([NOW], pa.timestamp("us", "UTC")),
+            "tags": pa.array([["x"]]),
+            "origin": pa.array([{"file": "f", "offset": 1}]),
+        }
+    )
+    write_deltalake(lake.table(NAME), rows)
+    metadata = standing_metadata(NAME, lake)
+    schema = metadata["dagster/column_schema"]
+    assert "dagster/row_count" not in metadata  # of the moment the definitions were loaded
+    assert [(column.name, column.type) for column in schema.columns] == [
+        ("id", "string"),
+        ("at", "timestamp"),
+        ("tags", "array<string>"),
+        ("origin", "struct<file:string,offset:long>"),
+    ]
+
+
+def test_rows_and_bytes_come_from_the_statistics_in_the_log(tmp_path):
+    for ids in (["a", "b"], ["c"]):
+        write_deltalake(tmp_path, pa.table({"id": ids}), mode="append")
+    metadata = result_metadata(updated(batch(0), table=str(tmp_path)), NOW)
+    assert metadata["dagster/row_count"] == 3
+    assert metadata["dagster/size_bytes"] == sum(file.stat().st_size for file in tmp_path.glob("*.parquet"))
+
+
+def test_types_are_written_as_spark_writes_them():
+    point = StructType(
+        [Field("x", PrimitiveType("double")), Field("ys", ArrayType(PrimitiveType("long"), True))]
+    )
+    assert type_text(point) == "struct<x:double,ys:array<long>>"
+    assert type_text(MapType(PrimitiveType("string"), point, value_contains_null=True)).startswith(
+        "map<string,struct<x:"
+    )
+    assert type_text(PrimitiveType("decimal(10,2)")) == "decimal(10,2)"
+
+
+def test_a_table_that_cannot_be_read_has_no_columns_and_does_no_harm(tmp_path, caplog):
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    (log / f"{0:020d}.json").write_text(json.dumps({"protocol": "nonsense"}))
+    metadata = result_metadata(updated(batch(0), table=str(tmp_path)), NOW)
+    assert metadata["dagster/uri"] == tmp_path.as_uri()
+    assert not {"dagster/column_schema", "dagster/row_count"} & metadata.keys()
+    assert str(tmp_path) in caplog.text
+
+
+@pytest.mark.parametrize("name", ["tidemill/rows_read", "tidemill/rows_written", "tidemill/seconds"])
+def test_what_the_ui_plots_is_a_number_in_every_run(name):
+    metadata = result_metadata(updated(batch(0, rows_read=None, rows_written=None)), NOW)
+    assert isinstance(metadata[name], int | float)

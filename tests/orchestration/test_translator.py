@@ -1,0 +1,247 @@
+"""Streams as asset specs: keys, dependencies, kinds, code version, and a translator of one's own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dagster import AssetKey
+
+from orchestration.code_version import code_version
+from orchestration.translator import ExternalData, StreamTranslator, external_assets, stream_specs
+from pipelines.streaming import (
+    DeltaAppend,
+    DeltaMerge,
+    DeltaSource,
+    Expect,
+    Feed,
+    FileSource,
+    KafkaSource,
+    Pipeline,
+    QueryOptions,
+    from_json,
+)
+from pipelines.streaming.errors import ConfigurationError
+from pipelines.streaming.lake import Lake
+from pipelines.streaming.sources import KafkaCluster
+from pipelines.streaming.sources.feed import FolderBinding, TopicBinding
+
+
+class Places:
+    """A target that binds `ad-clicks` to a folder and `ad-views` to a topic, and nothing else."""
+
+    def __init__(self, root: Path) -> None:
+        self.lake = Lake(root)
+
+    def binding(self, feed: str):
+        if feed == "ad-clicks":
+            return FolderBinding(Path("/landing/ad-clicks"))
+        if feed == "ad-views":
+            return TopicBinding(KafkaCluster("broker:9092", password="hidden"), "views")  # noqa: S106
+        raise ConfigurationError(f"no binding of {feed}")
+
+    def cluster(self, name: str) -> KafkaCluster:
+        raise ConfigurationError(f"no cluster {name}")
+
+
+def shop() -> Pipeline:
+    pipeline = Pipeline("shop", description="A shop.", owners=("team:web",), tags={"domain": "web"})
+
+    @pipeline.stream(source=Feed("ad-clicks", from_json("id STRING")), sink=DeltaAppend())
+    def clicks(events):
+        """Every click."""
+        return events
+
+    @pipeline.stream(source=Feed("ad-views", from_json("id STRING")), sink=DeltaAppend())
+    def views(events):
+        return events
+
+    @pipeline.stream(
+        source=Feed("ad-prices", from_json("id STRING, at BIGINT")),
+        sink=DeltaMerge(keys=["id"], sequence_by="at"),
+    )
+    def prices(events):
+        return events
+
+    @pipeline.stream(
+        source={"clicks": clicks, "views": views, "prices": prices.static()},
+        sink=DeltaAppend(),
+        owners=["ann@example.com"],
+        tags={"tier": "gold"},
+    )
+    def joined(clicks, views, prices):
+        return clicks.join(views, "id").join(prices, "id")
+
+    @pipeline.stream(
+        source={
+            "topics": KafkaSource(cluster="main", subscribe=("a", "b")),
+            "files": FileSource(path="/data/in", format="json", schema="id STRING"),
+            "table": DeltaSource(path="/data/table"),
+        },
+        sink=DeltaAppend(),
+    )
+    def outside(topics, files, table):
+        return topics.union(files).union(table)
+
+    return pipeline
+
+
+@pytest.fixture
+def specs(tmp_path):
+    found = stream_specs(shop(), StreamTranslator(), Places(tmp_path))
+    return {name.stream: spec for name, spec in found.items()}
+
+
+def dependencies(spec) -> set[str]:
+    return {dep.asset_key.to_user_string() for dep in spec.deps}
+
+
+def test_a_stream_is_an_asset_of_its_pipelines_group(specs):
+    clicks = specs["clicks"]
+    assert clicks.key == AssetKey(["shop", "clicks"])
+    assert clicks.group_name == "shop"
+    assert clicks.description == "Every click."
+    assert list(clicks.owners) == ["team:web"]
+    assert clicks.tags["domain"] == "web"
+    assert clicks.skippable
+
+
+def test_owners_and_tags_of_a_stream_come_before_those_of_the_pipeline(specs):
+    assert list(specs["joined"].owners) == ["ann@example.com"]
+    assert {"domain": "web", "tier": "gold"}.items() <= specs["joined"].tags.items()
+
+
+def test_streaming_and_static_upstreams_are_dependencies(specs):
+    assert dependencies(specs["joined"]) == {"shop/clicks", "shop/views", "shop/prices"}
+
+
+def test_what_comes_from_outside_is_a_dependency(specs):
+    assert dependencies(specs["clicks"]) == {"feed/ad-clicks"}
+    assert dependencies(specs["outside"]) == {
+        "kafka/main/a",
+        "kafka/main/b",
+        "files/data/in",
+        "delta/data/table",
+    }
+
+
+def test_kinds_tell_what_a_stream_reads_from_outside(specs):
+    assert specs["clicks"].kinds == {"spark", "deltalake", "file"}
+    assert specs["views"].kinds == {"spark", "deltalake", "kafka"}
+    assert specs["prices"].kinds == {"spark", "deltalake"}  # nothing binds its feed
+    assert specs["joined"].kinds == {"spark", "deltalake"}
+    assert specs["outside"].kinds == {"spark", "deltalake", "kafka", "file"}
+
+
+def test_a_table_that_does_not_exist_yet_has_a_place_and_no_columns(specs, tmp_path):
+    metadata = specs["clicks"].metadata
+    assert metadata["dagster/table_name"] == "shop.clicks"
+    assert metadata["dagster/uri"] == (tmp_path / "tables/shop/clicks").as_uri()
+    assert "dagster/column_schema" not in metadata
+
+
+def test_each_outside_place_is_one_external_asset(tmp_path):
+    specs = external_assets([shop(), shop()], places=Places(tmp_path))
+    found = {spec.key.to_user_string(): spec for spec in specs}
+    assert set(found) == {
+        "feed/ad-clicks",
+        "feed/ad-views",
+        "feed/ad-prices",
+        "kafka/main/a",
+        "kafka/main/b",
+        "files/data/in",
+        "delta/data/table",
+    }
+    assert found["feed/ad-views"].kinds == {"kafka"}
+    assert found["feed/ad-views"].metadata["tidemill/binding"] == "kafka://broker:9092/views"
+    assert "hidden" not in str(found)
+
+
+class Prefixed(StreamTranslator):
+    def get_asset_spec(self, data):
+        spec = super().get_asset_spec(data)
+        owners = ["team:outside"] if isinstance(data, ExternalData) else [*spec.owners]
+        return spec.replace_attributes(key=spec.key.with_prefix("prod"), owners=owners)
+
+
+def test_a_changed_key_is_changed_wherever_it_is_a_dependency():
+    found = {name.stream: spec for name, spec in stream_specs(shop(), Prefixed(), None).items()}
+    assert found["joined"].key == AssetKey(["prod", "shop", "joined"])
+    assert dependencies(found["joined"]) == {"prod/shop/clicks", "prod/shop/views", "prod/shop/prices"}
+    assert dependencies(found["clicks"]) == {"prod/feed/ad-clicks"}
+    assert {spec.key.path[0] for spec in external_assets([shop()], Prefixed())} == {"prod"}
+
+
+def test_a_stream_of_another_pipeline_is_a_dependency_and_no_external_asset():
+    first, second = shop(), Pipeline("audit")
+    second.stream(source=first["clicks"], sink=DeltaAppend(), name="seen")(lambda clicks: clicks)
+    (spec,) = stream_specs(second, Prefixed(), None).values()
+    assert dependencies(spec) == {"prod/shop/clicks"}
+    assert external_assets([second]) == []
+
+
+def declared(source=None, sink=None, *, function=None, **declared):
+    def same(events):
+        return events
+
+    stream = Pipeline("p").stream(
+        source=source or Feed("f", from_json("id STRING")), sink=sink or DeltaAppend(), name="s", **declared
+    )
+    return code_version(stream(function or same))
+
+
+def test_the_code_version_covers_all_that_is_declared():
+    def other(events):
+        return events.distinct()
+
+    versions = [
+        declared(),
+        declared(function=other),
+        declared(source=Feed("f", from_json("id STRING, n INT"))),
+        declared(source=Feed("f", from_json("id STRING"), quarantine={"id": "id IS NOT NULL"})),
+        declared(sink=DeltaAppend(partition_by=["id"])),
+        declared(expect=[Expect("known", "id IS NOT NULL")]),
+        declared(query=QueryOptions(shuffle_partitions=3)),
+    ]
+    assert len(set(versions)) == len(versions)
+
+
+def test_comments_layout_and_docstrings_do_not_change_the_code_version():
+    def same(events):
+        """Explained."""
+        # and commented
+        return (
+            events
+        )  # fmt: skip
+
+    assert declared(function=same) == declared()
+
+
+def test_the_code_version_is_the_same_in_another_process(tmp_path):
+    root = Path(__file__).parents[2]
+    script = tmp_path / "declares.py"
+    script.write_text(
+        """
+from orchestration.code_version import code_version
+from pipelines.streaming import *
+
+FEED = Feed("f", from_json("id STRING"), quarantine={"a": "1", "b": "2"})
+
+@Pipeline("p").stream(source=FEED, sink=DeltaAppend())
+def stream(events):
+    return events.where("id IN ('x', 'y')")
+
+print(code_version(stream))
+"""
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, str(script)],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1

@@ -1,0 +1,21 @@
+"""A session for the tests of `ads`."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipelines.streaming import QueryOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipelines.streaming.run.execution import Sessions
+
+
+@pytest.fixture
+def spark(sessions: "Sessions") -> "SparkSession":
+    """A session of its own with the confs that runs have."""
+    session = sessions.new()
+    for key, value in QueryOptions(state_store="hdfs").confs(default_partitions=2).items():
+        session.conf.set(key, value)
+    return session

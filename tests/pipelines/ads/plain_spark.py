@@ -1,0 +1,155 @@
+"""The functions of `ads` in plain Structured Streaming, without our runner and without Delta.
+
+One query a stream, available-now, one after the other as their data flow; tables are parquet. It shows what
+Spark itself makes of the input, run by run.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, TimestampType
+from pyspark.sql.window import Window
+
+from pipelines import ads
+from pipelines.streaming import Stream
+from pipelines.streaming.sources.feed import ORIGIN, RAW, VIOLATED, FolderBinding
+from pipelines.streaming.sources.source import Opening
+from tests.pipelines.ads.oracle import COLUMNS, Batch, Row, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+INGEST = (ads.impressions, ads.clicks, ads.campaigns)
+APPEND = (ads.unique_impressions, ads.unique_clicks, ads.attribution, ads.campaign_minutes, ads.user_sessions)
+
+
+@dataclass
+class PlainSpark:
+    """`ads` over a landing place, with tables and checkpoints in a folder of its own.
+
+    The table of an ingest stream holds the bad records too, marked; who reads it leaves them out.
+    """
+
+    spark: "SparkSession"
+    landing: Path
+    place: Path
+    _totals: dict[str, Row] = field(default_factory=dict)
+    _batches_after_run: dict[str, list[int]] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Everything that is new, through all streams."""
+        for stream in INGEST:
+            self._ingest(stream)
+        for stream in APPEND:
+            rows = stream(*self._inputs(stream))
+            self._append(rows, stream.name.stream)
+            self._batches_after_run.setdefault(stream.name.stream, []).append(
+                len(self._watermarks(stream.name.stream))
+            )
+        totals = ads.campaign_totals(*self._inputs(ads.campaign_totals))
+        self._finish(
+            totals.writeStream.outputMode("update").foreachBatch(self._update_totals), "campaign_totals"
+        )
+
+    def table(self, name: str) -> Table:
+        """The rows of a table as the oracle writes them."""
+        if name == "campaign_totals":
+            return Counter(self._totals.values())
+        if name == "campaigns":
+            return as_table(self._campaigns(), COLUMNS[name])
+        stream, _, quarantine = name.partition("__")
+        rows = self.spark.read.parquet(str(self.place / stream))
+        if quarantine:
+            rows = _bad(rows).select(F.col(RAW).alias("raw"), F.array_sort(VIOLATED).alias("violated"))
+        elif ads.ads[stream].feed:
+            rows = _good(rows)
+        return as_table(rows, COLUMNS[name])
+
+    def batches(self, stream: str, rows_of_runs: Sequence[Iterable[Row]]) -> list[Batch]:
+        """The batches of a stream: each run has one with rows, and perhaps one without."""
+        watermarks = self._watermarks(stream)
+        batches: list[Batch] = []
+        for rows, until in zip(rows_of_runs, self._batches_after_run[stream], strict=True):
+            of_run = watermarks[len(batches) : until]
+            batches += [Batch(rows if i == 0 else (), watermark) for i, watermark in enumerate(of_run)]
+        return batches
+
+    def _watermarks(self, stream: str) -> list[int]:
+        folder = self.place / "checkpoints" / stream / "offsets"
+        files = sorted(
+            (file for file in folder.iterdir() if file.name.isdigit()), key=lambda file: int(file.name)
+        )
+        return [json.loads(file.read_text().split("\n")[1])["batchWatermarkMs"] for file in files]
+
+    def _ingest(self, stream: Stream) -> None:
+        places = SimpleNamespace(binding=lambda feed: FolderBinding(self.landing / feed))
+        assert stream.feed is not None
+        self._append(stream(stream.feed.open(Opening(self.spark, places), "records")), stream.name.stream)
+
+    def _inputs(self, stream: Stream) -> "list[DataFrame]":
+        inputs = []
+        for name, source in stream.sources.items():
+            upstream = source.upstream.stream
+            if upstream == "campaigns":
+                inputs.append(self._campaigns())
+                continue
+            table = str(self.place / upstream)
+            schema = self.spark.read.parquet(table).schema
+            rows = self.spark.readStream.name(name).schema(schema).parquet(table)
+            if ads.ads[upstream].feed:
+                rows = _good(rows)
+            if source.watermark is not None:
+                rows = rows.withWatermark(
+                    source.watermark.column, f"{source.watermark.delay.seconds} seconds"
+                )
+            inputs.append(rows)
+        return inputs
+
+    def _campaigns(self) -> "DataFrame":
+        changes = _good(self.spark.read.parquet(str(self.place / "campaigns"))).distinct()
+        following = Window.partitionBy("ad_id").orderBy("seq")
+        return (
+            changes.withColumn("__START_AT", F.col("changed_at"))
+            .withColumn("__END_AT", F.lead("changed_at").over(following))
+            .where("op = 'upsert'")
+        )
+
+    def _append(self, rows: "DataFrame", table: str) -> None:
+        self._finish(rows.writeStream.format("parquet").option("path", str(self.place / table)), table)
+
+    def _finish(self, writer: "DataStreamWriter", table: str) -> None:
+        checkpoint = str(self.place / "checkpoints" / table)
+        writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+
+    def _update_totals(self, rows: "DataFrame", _: int) -> None:
+        self._totals |= {row["campaign_id"]: tuple(row) for row in rows.collect()}
+
+
+def _good(records: "DataFrame") -> "DataFrame":
+    return records.where(F.size(VIOLATED) == 0).drop(RAW, ORIGIN, VIOLATED)
+
+
+def _bad(records: "DataFrame") -> "DataFrame":
+    return records.where(F.size(VIOLATED) > 0)
+
+
+def as_table(rows: "DataFrame", columns: Sequence[str]) -> Table:
+    """Rows as the oracle writes them: columns in order, times as microseconds, dates as text."""
+    plain = []
+    for name in columns:
+        match rows.schema[name].dataType:
+            case TimestampType():
+                plain.append(F.unix_micros(name))
+            case DateType():
+                plain.append(F.col(name).cast("string"))
+            case _:
+                plain.append(F.col(name))
+    collected = rows.select(*plain).collect()
+    return Counter(tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in collected)

@@ -1,0 +1,337 @@
+import hashlib
+import json
+import time
+from collections import Counter
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from socket import socket
+
+import pytest
+import typer
+from confluent_kafka import Consumer
+from typer.testing import CliRunner
+
+from orchestration.cli import demo_generate
+from pipelines.ads.generate import Amounts, FeedAmounts, Kind, Record, arrivals, generate, produce, topics
+from pipelines.streaming.errors import ConfigurationError, TransientError
+from resources.broker import Broker
+from tests.pipelines.ads import oracle
+
+STREAMS = {feed: stream for stream, feed in oracle.FEED_OF.items()}
+TIME_OF = {"ad-impressions": "event_time", "ad-clicks": "click_time"}
+HALF_AN_HOUR = 30 * oracle.MINUTE
+
+
+def records(**options) -> list[Record]:
+    return [record for _, record in arrivals(**options)]
+
+
+def texts(arrived: list[Record], feed: str) -> list[str]:
+    return [record.text for record in arrived if record.feed == feed]
+
+
+@pytest.fixture(scope="module")
+def arrived() -> list[Record]:
+    return records(events=50_000, seed=7)
+
+
+def test_the_same_seed_gives_the_same_events_on_every_machine(arrived):
+    digest = hashlib.sha256("\n".join(record.text for record in arrived).encode()).hexdigest()
+
+    # A changed sum is a changed sequence: whoever continues one with --start must know.
+    assert digest == "e41c1cbd72ceed60d2739788c01ce7000fa5be62c06a8497cdc7bfe7e11ba7c7"
+
+
+def test_another_seed_gives_other_events():
+    assert not set(records(events=300, seed=1)[200:]) & set(records(events=300, seed=2)[200:])
+
+
+@pytest.mark.parametrize("cut", [1, 199, 200, 1_234, 3_999])
+def test_start_continues_the_sequence(cut):
+    whole = records(events=4_000, seed=5)
+
+    parts = [*records(events=cut, seed=5), *records(events=4_000 - cut, seed=5, start=cut)]
+
+    assert [record for record in parts if record.kind is not Kind.LATE] == whole
+
+
+def test_far_ahead_is_as_near_as_the_beginning():
+    assert len(records(events=3, seed=5, start=10**9, late=0)) == 3
+
+
+def test_the_amounts_are_those_of_the_files(tmp_path):
+    first = generate(out=tmp_path, events=5_000, seed=7, files=4)
+    second = generate(out=tmp_path, events=3_000, seed=7, files=2, start=first.next_start)
+
+    made = oracle.records_of(tmp_path)
+    for feed, stream in STREAMS.items():
+        amounts = [first.feeds[feed], second.feeds[feed]]
+        rows, quarantine = oracle.parse(stream, made[feed])
+        assert len([line for line in made[feed] if line]) == sum(each.records for each in amounts)
+        assert quarantine.total() == sum(each.quarantined for each in amounts)
+        assert len(rows) - len(set(rows)) == sum(each.duplicate for each in amounts)
+        broken = Counter(rule for (_, rules), count in quarantine.items() for rule in rules * count)
+        assert broken["unparsable"] == sum(each.unparsable for each in amounts)
+        assert broken["cost_not_negative"] == sum(each.negative_cost for each in amounts)
+        assert sum(broken[rule] for rule in broken if rule.endswith("_id")) == sum(
+            each.missing_id for each in amounts
+        )
+
+
+def test_every_event_is_one_record():
+    amounts = generate_amounts(events=5_000, start=0)
+
+    assert amounts.records == 5_000 + 190  # and the campaigns that run when the sequence begins
+
+
+def test_every_kind_of_record_is_there(arrived):
+    kinds = {(record.feed, record.kind) for record in arrived}
+
+    assert kinds == {
+        *((feed, kind) for feed in STREAMS for kind in (Kind.FIRST, Kind.DUPLICATE, Kind.UNPARSABLE)),
+        ("ad-impressions", Kind.MISSING_ID),
+        ("ad-clicks", Kind.MISSING_ID),
+        ("ad-impressions", Kind.NEGATIVE_COST),
+    }
+
+
+@pytest.mark.parametrize("feed", TIME_OF)
+def test_nothing_is_more_than_half_an_hour_behind_what_came_before(arrived, feed):
+    newest, behind = 0, 0
+    for record in arrived:
+        if record.feed == feed and record.kind in (Kind.FIRST, Kind.DUPLICATE):
+            moment = oracle.microseconds(json.loads(record.text)[TIME_OF[feed]])
+            newest = max(newest, moment)
+            behind = max(behind, newest - moment)
+
+    assert 0.95 * HALF_AN_HOUR < behind <= HALF_AN_HOUR
+
+
+def test_feeds_are_not_more_than_half_an_hour_apart(arrived):
+    newest = dict.fromkeys(TIME_OF, 0)
+    for record in arrived[400:]:
+        if record.feed in TIME_OF and record.kind is Kind.FIRST:
+            moment = oracle.microseconds(json.loads(record.text)[TIME_OF[record.feed]])
+            assert moment >= max(newest.values()) - HALF_AN_HOUR
+            newest[record.feed] = max(newest[record.feed], moment)
+
+
+def test_a_change_of_a_campaign_arrives_before_every_event_that_it_applies_to(arrived):
+    newest = 0
+    for record in arrived:
+        if record.kind is Kind.FIRST:
+            values = json.loads(record.text)
+            if record.feed == "ad-campaigns":
+                assert oracle.microseconds(values["changed_at"]) >= newest or values["seq"] == 0
+            else:
+                newest = max(newest, oracle.microseconds(values[TIME_OF[record.feed]]))
+
+
+def test_changes_of_an_ad_are_ordered_by_their_sequence_and_some_arrive_out_of_order(arrived):
+    changes = [json.loads(r.text) for r in arrived if r.feed == "ad-campaigns" and r.kind is Kind.FIRST]
+    overtaken = 0
+    for ad_id in {change["ad_id"] for change in changes}:
+        of_ad = [change for change in changes if change["ad_id"] == ad_id]
+        sequences = [change["seq"] for change in of_ad]
+        by_sequence = sorted(of_ad, key=lambda change: change["seq"])
+        assert len(set(sequences)) == len(sequences)
+        assert by_sequence == sorted(of_ad, key=lambda change: change["changed_at"])
+        overtaken += sequences != sorted(sequences)
+    assert overtaken
+    assert {change["op"] for change in changes} == {"upsert", "delete"}
+
+
+def test_an_impression_is_clicked_once_at_the_most_and_at_the_edges_of_the_hour_too(arrived):
+    expected = oracle.expected({feed: texts(arrived, feed) for feed in STREAMS})
+    shown_at = {row[0]: row[5] for row in expected["unique_impressions"]}
+    clicks = [row for row in expected["unique_clicks"] if row[1] in shown_at]
+
+    assert max(Counter(click[1] for click in clicks).values()) == 1
+    after = [click[4] - shown_at[click[1]] for click in clicks]
+    assert {0, oracle.HOUR, oracle.HOUR + 1_000} <= set(after)
+    assert all(each >= 0 for each in after)
+    assert any(each > oracle.HOUR + oracle.MINUTE for each in after)
+
+
+def test_impressions_have_campaigns_or_none_and_sessions_end(arrived):
+    expected = oracle.expected({feed: texts(arrived, feed) for feed in STREAMS})
+
+    without = sum(count for row, count in expected["attribution"].items() if row[8] is None)
+    assert 0.02 < without / expected["attribution"].total() < 0.4
+    assert expected["user_sessions"].total() > 1_000
+    assert expected["campaign_totals"].total() == 21
+
+
+def test_late_impressions_come_with_a_later_start_only():
+    late = [record for record in records(events=600, seed=7, start=1_000) if record.kind is Kind.LATE]
+    moment = oracle.microseconds("2026-01-01T00:16:40Z")
+
+    assert not [record for record in records(events=600, seed=7) if record.kind is Kind.LATE]
+    assert len({record.key for record in late}) == len(late) == 7
+    assert all(
+        oracle.microseconds(json.loads(record.text)["event_time"]) <= moment - 72 * oracle.HOUR
+        for record in late
+    )
+    assert len([r for r in records(events=2, seed=7, start=1_000) if r.kind is Kind.LATE]) == 7
+
+
+def test_names_and_modification_times_ascend_over_all_calls(tmp_path):
+    first = generate(out=tmp_path, events=2_000, seed=7, files=5)
+    generate(out=tmp_path, events=2_000, seed=7, files=7, start=first.next_start)
+
+    for feed in STREAMS:
+        files = sorted((tmp_path / feed).iterdir())
+        times = [file.stat().st_mtime_ns // 1_000_000 for file in files]
+        assert len(files) == 12
+        assert all(earlier < later for earlier, later in pairwise(times))
+
+
+def test_the_files_hold_the_records_in_the_order_of_arrival(tmp_path):
+    generate(out=tmp_path, events=2_000, seed=7, files=5)
+
+    in_files = oracle.records_of(tmp_path)
+    arrived = records(events=2_000, seed=7)
+    assert {f: [line for line in lines if line] for f, lines in in_files.items()} == {
+        feed: texts(arrived, feed) for feed in STREAMS
+    }
+
+
+def test_more_files_than_events(tmp_path):
+    generate(out=tmp_path, events=3, seed=7, files=100, start=1_000, late=0)
+
+    assert sum(1 for _ in tmp_path.rglob("*.json")) == 3
+
+
+def test_a_call_that_breaks_off_leaves_complete_files_only(tmp_path, monkeypatch):
+    move, moved = Path.replace, []
+
+    def full_disk(file: Path, target: Path) -> Path:
+        if len(moved) == 4:
+            raise OSError("no space left")
+        moved.append(target)
+        return move(file, target)
+
+    monkeypatch.setattr(Path, "replace", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        generate(out=tmp_path, events=2_000, seed=7, files=5)
+
+    visible = [file for file in tmp_path.rglob("*") if file.is_file() and not file.name.startswith(".")]
+    assert sorted(visible) == sorted(moved)
+
+
+def test_what_is_there_is_not_written_over(tmp_path):
+    generate(out=tmp_path, events=100, seed=7, files=2)
+    before = oracle.records_of(tmp_path)
+
+    for start in (0, 50):
+        with pytest.raises(ConfigurationError, match="Nothing was written"):
+            generate(out=tmp_path, events=100, seed=8, files=3, start=start)
+    assert oracle.records_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("wrong", [{"events": 0}, {"start": -1}, {"files": 0}, {"late": -1}])
+def test_a_number_out_of_range_is_refused_by_name(tmp_path, wrong):
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        generate(**{"out": tmp_path / "new", "events": 1, "seed": 7, "files": 1} | wrong)
+    assert not (tmp_path / "new").exists()
+
+
+def generate_amounts(*, events: int, start: int) -> Amounts:
+    counted = Counter((r.feed, r.kind.value) for r in records(events=events, seed=7, start=start))
+    kinds = [kind.value for kind in Kind]
+    feeds = {feed: FeedAmounts(**{kind: counted[feed, kind] for kind in kinds}) for feed in STREAMS}
+    return Amounts(7, start, events, feeds)
+
+
+@pytest.fixture
+def command() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(demo_generate.generate)
+    return app
+
+
+def test_the_command_prints_the_amounts_for_programs(command, tmp_path):
+    result = CliRunner().invoke(
+        command, ["--out", str(tmp_path), "--events", "500", "--files", "2", "--start", "1000", "--json"]
+    )
+
+    document = json.loads(result.stdout)
+    amounts = generate_amounts(events=500, start=1_000)
+    assert document["schema_version"] == 1
+    assert (document["start"], document["next_start"], document["records"]) == (1_000, 1_500, 507)
+    assert document["feeds"] == {
+        feed: {"records": each.records, **asdict(each)} for feed, each in amounts.feeds.items()
+    }
+
+
+def test_the_command_prints_the_amounts_for_people(command, tmp_path):
+    result = CliRunner().invoke(command, ["--out", str(tmp_path), "--events", "500"])
+
+    assert result.exit_code == 0
+    assert "690 records" in result.stdout
+    assert "--start 500" in result.stdout
+
+
+@pytest.mark.parametrize("places", [[], ["--out", "here", "--kafka", "localhost:9092"]])
+def test_the_command_wants_one_place(command, places):
+    result = CliRunner().invoke(command, places)
+
+    assert isinstance(result.exception, ConfigurationError)
+    assert "one of the two" in str(result.exception)
+
+
+@pytest.mark.kafka
+def test_topics_get_every_record_and_keep_those_of_one_key_in_order(empty_broker):
+    first = produce(bootstrap=empty_broker.bootstrap, events=3_000, seed=7)
+    produce(bootstrap=empty_broker.bootstrap, events=1_000, seed=7, start=first.next_start)
+
+    arrived = [*records(events=3_000, seed=7), *records(events=1_000, seed=7, start=3_000)]
+    messages = read_topics(empty_broker.bootstrap, len(arrived))
+    for feed in STREAMS:
+        partitions = {partition for topic, partition, *_ in messages if topic == feed}
+        assert partitions == set(range(4))
+        assert in_order_by_key([(key, text) for topic, _, key, text in messages if topic == feed]) == (
+            in_order_by_key([(record.key, record.text) for record in arrived if record.feed == feed])
+        )
+
+
+def in_order_by_key(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
+    by_key: dict[str, list[str]] = {}
+    for key, text in pairs:
+        by_key.setdefault(key, []).append(text)
+    return by_key
+
+
+def read_topics(bootstrap: str, count: int) -> list[tuple[str, int, str, str]]:
+    """So many messages as topic, partition, key and text; those of a partition are in their order."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "auto.offset.reset": "earliest"})
+    messages: list[tuple[str, int, str, str]] = []
+    deadline = time.monotonic() + 60
+    try:
+        consumer.subscribe(list(STREAMS))
+        while len(messages) < count:
+            assert time.monotonic() < deadline, f"{len(messages)} of {count} messages within a minute"
+            messages += [
+                (message.topic(), message.partition(), message.key().decode(), message.value().decode())
+                for message in consumer.consume(10_000, timeout=1)
+            ]
+        assert not consumer.consume(1, timeout=1)
+    finally:
+        consumer.close()
+    return messages
+
+
+@pytest.fixture
+def empty_broker():
+    """A broker of its own: the topics have the names of the feeds, and other tests fill those too."""
+    with Broker() as running:
+        yield running
+
+
+def test_a_broker_that_is_down_is_worth_another_attempt(monkeypatch):
+    monkeypatch.setattr(topics, "_DEADLINE_S", 1)
+    with socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        with pytest.raises(TransientError, match="Nothing was sent"):
+            produce(bootstrap=f"127.0.0.1:{taken.getsockname()[1]}", events=1, seed=7)

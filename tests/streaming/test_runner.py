@@ -1,0 +1,545 @@
+"""Runs of single streams: what arrives is in the table once, and what cannot be is said."""
+
+import json
+import random
+import shutil
+from collections import Counter
+
+import pytest
+from pyspark.sql import functions as F
+
+from pipelines.streaming import (
+    DeltaAppend,
+    DeltaMerge,
+    Expect,
+    Feed,
+    FileSource,
+    Pipeline,
+    QueryOptions,
+    from_csv,
+    from_json,
+    raw,
+)
+from pipelines.streaming import delta_log
+from pipelines.streaming.errors import (
+    CheckpointError,
+    LeaseHeldError,
+    SchemaChangeError,
+    TerminalError,
+    UpstreamChangeError,
+)
+from pipelines.streaming.run import ledger, lease
+from pipelines.streaming.sources.feed import FolderBinding
+from pipelines.streaming.testing import multiset
+
+ORDER = "order_id STRING, amount BIGINT, at TIMESTAMP"
+
+
+def same(events):
+    return events
+
+
+def ingest(shop=None, function=same, *, value=None, sink=None, quarantine=None, **fields):
+    shop = shop or Pipeline("shop")
+    feed = Feed("orders", value=value or from_json(ORDER), quarantine=quarantine or {})
+    return shop.stream(source=feed, sink=sink or DeltaAppend(), name="orders", **fields)(function)
+
+
+def order(number, amount=5, at="2026-01-01T00:00:00Z"):
+    return {"order_id": f"o{number}", "amount": amount, "at": at}
+
+
+class NoSessions:
+    """Stands for Spark where nothing may start it."""
+
+    def new(self):
+        raise AssertionError("a session was asked for")
+
+    def default_partitions(self):
+        raise AssertionError("a session was asked for")
+
+
+def test_every_record_is_in_the_table_or_in_quarantine(scratch):
+    orders = ingest(quarantine={"amount_positive": "amount > 0"})
+    first = [order(1), order(2, 0), "{broken", '{"order_id": "o3", "amount": "five"}', "", "   "]
+    second = [order(4), '{"order_id": null, "amount": null}', "[]"]
+    results = scratch.run(orders, [first, second])
+    assert scratch.rows(orders, "order_id", "amount") == multiset([("o1", 5), ("o4", 5)])
+    assert scratch.quarantined(orders) == multiset(
+        [
+            (json.dumps(order(2, 0)), ("amount_positive",)),
+            ("{broken", ("unparsable",)),
+            ('{"order_id": "o3", "amount": "five"}', ("unparsable",)),
+            ('{"order_id": null, "amount": null}', ("amount_positive",)),
+            ("[]", ("unparsable",)),
+        ]
+    )
+    assert [(r.total("rows_read"), r.total("rows_written"), r.total("rows_quarantined")) for r in results] == [
+        (6, 1, 3),
+        (3, 1, 2),
+    ]
+
+
+def test_rows_carry_where_they_come_from(scratch):
+    orders = ingest()
+    scratch.run(orders, [[order(1)], [order(2)]])
+    found = scratch.rows(orders, "order_id", "_origin", "_batch")
+    places = {row[0]: (dict(row[1])["file"].rsplit("/", 1)[1], dict(row[2])) for row in found}
+    assert places == {
+        "o1": ("000001.json", {"generation": 1, "batch_id": 0}),
+        "o2": ("000002.json", {"generation": 1, "batch_id": 1}),
+    }
+
+
+def test_an_empty_file_and_an_empty_folder_are_fine(scratch):
+    orders = ingest()
+    assert scratch.run(orders)[0].total("rows_read") == 0
+    (scratch.landing / "orders" / "empty.json").write_text("")
+    scratch.run(orders)
+    scratch.run(orders, [[order(1)]])
+    assert scratch.rows(orders, "order_id") == multiset([("o1",)])
+
+
+def test_csv_and_raw_feeds(scratch):
+    lines = ["o1,5", "o2,x"]
+    orders = ingest(value=from_csv("order_id STRING, amount BIGINT"))
+    scratch.run(orders, [lines])
+    assert scratch.rows(orders, "order_id", "amount") == multiset([("o1", 5)])
+    texts = Pipeline("texts").stream(source=Feed("orders", value=raw()), sink=DeltaAppend(), name="lines")(same)
+    scratch.run(texts)
+    assert scratch.rows(texts, "value") == multiset([("o1,5",), ("o2,x",)])
+
+
+def test_files_of_all_formats(scratch, sessions, tmp_path):
+    rows = [(1, "a"), (2, "b")]
+    frame = sessions.new().createDataFrame(rows, "id INT, name STRING")
+    for kind in ("json", "csv", "parquet", "orc"):
+        frame.write.format(kind).save(str(tmp_path / kind))
+        source = FileSource(path=str(tmp_path / kind), format=kind, schema="id INT, name STRING")
+        stream = Pipeline("files").stream(source=source, sink=DeltaAppend(), name=kind)(same)
+        scratch.run(stream)
+        assert scratch.rows(stream) == multiset(rows)
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native sink", "feed"])
+def test_expectations_warn_drop_and_fail(scratch, native):
+    shop = Pipeline("shop")
+    rules = [Expect("small", "amount < 100"), Expect("known", "amount IS NOT NULL", on_violation="drop")]
+    stream = ingest(shop) if native else ingest(shop, expect=rules)
+    arriving = [order(1), order(2, 500), order(3, None)]
+    if native:
+        scratch.run(stream, [arriving])
+        stream = shop.stream(source=stream, sink=DeltaAppend(), name="checked", expect=rules)(same)
+        result = scratch.run(stream)[0]
+    else:
+        result = scratch.run(stream, [arriving])[0]
+    assert scratch.rows(stream, "order_id") == multiset([("o1",), ("o2",)])
+    assert result.total("rows_dropped") == 1
+    # A rule that evaluates to NULL is violated.
+    assert result.batches[0].violations == {"small": 2, "known": 1}
+
+
+def test_a_failed_expectation_writes_nothing_and_loses_nothing(scratch):
+    strict = [Expect("positive", "amount > 0", on_violation="fail")]
+    with pytest.raises(TerminalError, match=r"shop/orders: .*'positive' \(amount > 0\)") as raised:
+        scratch.run(ingest(expect=strict), [[order(1), order(2, -1)]])
+    assert "Nothing was lost" in str(raised.value)
+    lenient = ingest()
+    assert scratch.rows(lenient) == Counter()
+    scratch.run(lenient)
+    assert scratch.rows(lenient, "order_id") == multiset([("o1",), ("o2",)])
+
+
+def test_a_new_column_is_added_and_readers_go_on(scratch):
+    shop = Pipeline("shop")
+    orders = ingest(shop)
+    copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
+    scratch.run(orders, [[order(1)]])
+    scratch.run(copy)
+    shop = Pipeline("shop")
+    wider = ingest(shop, lambda events: events.withColumn("currency", F.lit("EUR")))
+    copy = shop.stream(source=wider, sink=DeltaAppend(), name="copy")(same)
+    scratch.run(wider, [[order(2)]])
+    scratch.run(copy)
+    for stream in (wider, copy):
+        assert scratch.rows(stream, "order_id", "currency") == multiset([("o1", None), ("o2", "EUR")])
+
+
+@pytest.mark.parametrize(
+    ("change", "sink", "said"),
+    [
+        (lambda e: e.withColumn("amount", F.col("amount").cast("string")), DeltaAppend(), "string.*bigint"),
+        (lambda e: e.drop("amount"), DeltaAppend(), "no longer has the column 'amount'"),
+        (lambda e: e.withColumn("x", F.lit(1)), DeltaAppend(merge_schema=False), "merge_schema=False"),
+    ],
+)
+def test_any_other_change_of_the_columns_is_refused_before_the_run(scratch, change, sink, said):
+    scratch.run(ingest(), [[order(1)]])
+    with pytest.raises(SchemaChangeError, match=said):
+        scratch.run(ingest(function=change, sink=sink), [[order(2)]])
+    scratch.run(ingest())
+    assert scratch.rows(ingest(), "order_id") == multiset([("o1",), ("o2",)])
+
+
+def test_several_targets_get_the_same_rows(scratch):
+    sinks = [DeltaAppend(), DeltaAppend(name="archive"), DeltaMerge(keys=["order_id"], sequence_by="at", name="latest")]
+    orders = ingest(sink=sinks)
+    scratch.run(orders, [[order(1), order(2)], [order(1, 7, "2026-01-02T00:00:00Z")]])
+    everything = multiset([("o1", 5), ("o2", 5), ("o1", 7)])
+    assert scratch.rows(orders, "order_id", "amount") == everything
+    archive, latest = (scratch.lake.table(orders.name, target) for target in ("archive", "latest"))
+    assert scratch.table_rows(archive, "order_id", "amount") == everything
+    assert scratch.table_rows(latest, "order_id", "amount") == multiset([("o1", 7), ("o2", 5)])
+
+
+CHANGE = "id STRING, name STRING, op STRING, seq BIGINT, at BIGINT"
+
+
+def changes_of(seed, keys=4, number=60):
+    generator = random.Random(seed)
+    changes = [
+        {
+            "id": f"k{generator.randrange(keys)}",
+            "name": f"n{seq}",
+            "op": "delete" if generator.random() < 0.25 else "upsert",
+            "seq": seq,
+            "at": seq * 10,
+        }
+        for seq in range(number)
+    ]
+    changes += generator.sample(changes, 10)  # sent again
+    generator.shuffle(changes)
+    cuts = sorted(generator.sample(range(len(changes)), 3))
+    return [changes[a:b] for a, b in zip([0, *cuts], [*cuts, len(changes)], strict=True)]
+
+
+def merge_stream(scd_type, **fields):
+    return Pipeline("shop").stream(
+        source=Feed("changes", value=from_json(CHANGE)),
+        sink=DeltaMerge(
+            keys=["id"],
+            sequence_by="seq",
+            apply_as_deletes="op = 'delete'",
+            except_columns=["op"],
+            scd_type=scd_type,
+            **fields,
+        ),
+        name="customers",
+    )(same)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_scd_1_keeps_the_current_row_whatever_the_order(scratch, seed):
+    runs = changes_of(seed)
+    stream = merge_stream(1)
+    scratch.run(stream, runs)
+    newest = {}
+    for change in (change for run in runs for change in run):
+        if change["seq"] >= newest.get(change["id"], change)["seq"]:
+            newest[change["id"]] = change
+    expected = multiset((c["id"], c["name"], c["seq"]) for c in newest.values() if c["op"] == "upsert")
+    assert scratch.rows(stream, "id", "name", "seq") == expected
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_scd_2_keeps_every_version_with_its_validity(scratch, seed):
+    runs = changes_of(seed)
+    stream = merge_stream(2, valid_by="at")
+    scratch.run(stream, runs)
+    by_key = {}
+    for change in {c["seq"]: c for run in runs for c in run}.values():
+        by_key.setdefault(change["id"], []).append(change)
+    expected = Counter()
+    for versions in by_key.values():
+        versions.sort(key=lambda c: c["seq"])
+        ends = [following["at"] for following in versions[1:]] + [None]
+        for change, end in zip(versions, ends, strict=True):
+            if change["op"] == "upsert":
+                expected[(change["id"], change["name"], change["at"], end)] += 1
+    assert scratch.rows(stream, "id", "name", "__START_AT", "__END_AT") == expected
+
+
+def test_a_change_without_a_key_is_refused(scratch):
+    change = {"id": None, "name": "x", "op": "upsert", "seq": 1, "at": 1}
+    with pytest.raises(TerminalError, match="NULL in one of the merge's columns id, seq"):
+        scratch.run(merge_stream(1), [[change]])
+
+
+def test_changes_of_a_merge_table_stream_without_tombstones(scratch):
+    shop = Pipeline("shop")
+    customers = shop.stream(
+        source=Feed("changes", value=from_json(CHANGE)),
+        sink=DeltaMerge(keys=["id"], sequence_by="seq", apply_as_deletes="op = 'delete'"),
+        name="customers",
+    )(same)
+    log = shop.stream(source=customers.changes(), sink=DeltaAppend(), name="log")(
+        lambda changes: changes.select("id", "seq", F.col("_change_type").alias("change"))
+    )
+    upsert = {"id": "a", "name": "x", "op": "upsert", "seq": 1, "at": 1}
+    for arriving in ([upsert], [{**upsert, "seq": 2}], [{**upsert, "seq": 3, "op": "delete"}]):
+        scratch.run(customers, [arriving])
+        scratch.run(log)
+    assert scratch.rows(log) == multiset(
+        [
+            ("a", 1, "insert"),
+            ("a", 1, "update_preimage"),
+            ("a", 2, "update_postimage"),
+            ("a", 2, "update_preimage"),
+            ("a", 3, "delete"),
+        ]
+    )
+
+
+def test_a_snapshot_is_pinned_and_recorded(scratch):
+    shop = Pipeline("shop")
+    orders = ingest(shop)
+    names = shop.stream(source=Feed("names", value=from_json("order_id STRING, name STRING")), sink=DeltaAppend(), name="names")(same)
+    joined = shop.stream(source={"orders": orders, "names": names.static()}, sink=DeltaAppend(), name="joined")(
+        lambda orders, names: orders.join(names, "order_id", "left").select("order_id", "name")
+    )
+    scratch.run(names, [[{"order_id": "o1", "name": "first"}]])
+    scratch.run(orders, [[order(1)]])
+    scratch.run(joined)
+    scratch.run(names, [[{"order_id": "o2", "name": "second"}]])
+    scratch.run(orders, [[order(2), order(3)]])
+    result = scratch.run(joined)[0]
+    assert scratch.rows(joined) == multiset([("o1", "first"), ("o2", "second"), ("o3", None)])
+    version = delta_log.latest_version(scratch.lake.table(names.name))
+    assert result.batches[0].static_versions == {"names": version}
+    *_, commit = delta_log.commits(scratch.lake.table(joined.name), 0)
+    assert ledger.note_of(commit)["static_versions"] == {"names": version}
+
+
+def test_a_stateful_function_on_a_feed_is_refused(scratch):
+    orders = ingest(function=lambda events: events.groupBy("order_id").count())
+    with pytest.raises(TerminalError, match="stateful operation 'Aggregate' on a feed"):
+        scratch.run(orders, [[order(1)]])
+
+
+def test_removed_rows_of_an_upstream_stop_its_readers(scratch, sessions):
+    shop = Pipeline("shop")
+    orders = ingest(shop)
+    copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
+    scratch.run(orders, [[order(1), order(2)]])
+    scratch.run(copy)
+    table = scratch.lake.table(orders.name)
+    sessions.new().sql(f"DELETE FROM delta.`{table}` WHERE order_id = 'o1'")
+    with pytest.raises(UpstreamChangeError, match=rf"version {delta_log.latest_version(table)} of shop/orders \(DELETE\)"):
+        scratch.run(copy)
+    assert scratch.rows(copy, "order_id") == multiset([("o1",), ("o2",)])
+
+
+def test_a_compaction_of_an_upstream_is_nothing(scratch, sessions):
+    shop = Pipeline("shop")
+    orders = ingest(shop)
+    copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
+    scratch.run(orders, [[order(1)], [order(2)]])
+    sessions.new().sql(f"OPTIMIZE delta.`{scratch.lake.table(orders.name)}`")
+    scratch.run(orders, [[order(3)]])
+    scratch.run(copy)
+    assert scratch.rows(copy, "order_id") == multiset([("o1",), ("o2",), ("o3",)])
+
+
+def _without_checkpoint(scratch, name):
+    shutil.rmtree(scratch.checkpoint(name))
+
+
+def _without_table(scratch, name):
+    shutil.rmtree(scratch.lake.table(name))
+
+
+def _without_control(scratch, name):
+    shutil.rmtree(scratch.lake.control(name))
+
+
+def _without_control_and_checkpoint(scratch, name):
+    _without_control(scratch, name)
+    shutil.rmtree(scratch.checkpoint(name).parent)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_without_checkpoint, "is gone"),
+        (_without_table, "table .* is gone"),
+        (_without_control, "control folder .* is gone"),
+        (_without_control_and_checkpoint, "no checkpoint that wrote it"),
+    ],
+)
+def test_a_missing_part_is_an_error_and_not_a_second_start(scratch, damage, said):
+    orders = ingest()
+    scratch.run(orders, [[order(1)]])
+    rows = scratch.rows(orders)
+    damage(scratch, orders.name)
+    with pytest.raises(CheckpointError, match=said):
+        scratch.run(orders, [[order(2)]])
+    if damage is not _without_table:
+        assert scratch.rows(orders) == rows
+
+
+def test_an_older_copy_of_the_checkpoint_is_refused(scratch):
+    orders = ingest()
+    scratch.run(orders, [[order(1)]])
+    checkpoint = scratch.checkpoint(orders.name)
+    shutil.copytree(checkpoint, checkpoint.with_name("copy"))
+    scratch.run(orders, [[order(2)]])
+    shutil.rmtree(checkpoint)
+    checkpoint.with_name("copy").rename(checkpoint)
+    with pytest.raises(CheckpointError, match="older copy"):
+        scratch.run(orders, [[order(3)]])
+
+
+def test_a_changed_binding_is_refused_with_the_way_around(scratch, tmp_path):
+    orders = ingest()
+    scratch.run(orders, [[order(1)]])
+    (tmp_path / "elsewhere").mkdir()
+    scratch.bindings["orders"] = FolderBinding(tmp_path / "elsewhere")
+    with pytest.raises(TerminalError, match=r"binds 'events' to .*elsewhere.*Bind it back"):
+        scratch.run(orders)
+
+
+def test_a_table_that_forgets_transactions_is_refused(scratch, sessions):
+    orders = ingest()
+    scratch.run(orders, [[order(1)]])
+    table = scratch.lake.table(orders.name)
+    sessions.new().sql(
+        f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.setTransactionRetentionDuration' = '1 day')"
+    )
+    with pytest.raises(TerminalError, match="UNSET TBLPROPERTIES"):
+        scratch.run(orders, [[order(2)]])
+
+
+def test_nothing_new_starts_nothing(scratch):
+    orders = ingest()
+    scratch.run(orders, [[order(1)]])
+    before = sorted(path for path in scratch.lake.root.rglob("*"))
+    scratch.sessions = NoSessions()
+    assert [result.outcome for result in scratch.run(orders)] == ["idle"]
+    assert sorted(path for path in scratch.lake.root.rglob("*")) == before
+
+
+def test_a_stream_that_is_held_is_refused_and_untouched(scratch):
+    orders = ingest()
+    scratch.run(orders, [[order(1)]])
+    scratch.arrive(orders, "events", [order(2)])
+    folder = scratch.lake.control(orders.name) / "lease"
+    with lease.held(folder, orders.name, "the-other-run"):
+        scratch.sessions, sessions = NoSessions(), scratch.sessions
+        with pytest.raises(LeaseHeldError, match="the-other-run"):
+            scratch.run(orders)
+    scratch.sessions = sessions
+    scratch.run(orders)
+    assert scratch.rows(orders, "order_id") == multiset([("o1",), ("o2",)])
+
+
+def test_a_failed_stream_skips_what_depends_on_it_and_nothing_else(scratch):
+    shop = Pipeline("shop")
+    orders = ingest(shop, lambda events: events.withColumn("bad", F.raise_error(F.lit("broken on purpose"))))
+    copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
+    other = shop.stream(source=Feed("names", value=raw()), sink=DeltaAppend(), name="names")(same)
+    scratch.arrive(orders, "events", [order(1)])
+    scratch.arrive(other, "events", ["x"])
+    results = {result.stream.stream: result for result in scratch.run_all(shop)}
+    assert {name: result.outcome for name, result in results.items()} == {
+        "orders": "failed",
+        "copy": "skipped",
+        "names": "updated",
+    }
+    assert results["orders"].error.error_class == "USER_RAISED_EXCEPTION"
+    assert "broken on purpose" in str(results["orders"].error)
+    assert "\n" not in str(results["orders"].error)
+
+
+def test_an_interrupt_stops_the_query_and_frees_the_stream(scratch):
+    import time
+
+    slow = F.udf(lambda text: time.sleep(30) or text, "string")
+    orders = ingest(function=lambda events: events.withColumn("slow", slow("order_id")))
+    scratch.arrive(orders, "events", [order(1)])
+    running = scratch.start([orders])
+    results = running.results()
+    timer_started = time.monotonic()
+
+    def interrupt_when_running():
+        deadline = time.monotonic() + 60
+        offsets = scratch.checkpoint(orders.name) / "offsets" / "0"
+        while not offsets.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        import _thread
+
+        _thread.interrupt_main()
+
+    import threading
+
+    threading.Thread(target=interrupt_when_running, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(results)
+    assert time.monotonic() - timer_started < 60
+    assert [result.outcome for result in running.finished] == ["canceled"]
+    assert lease.holder_of(scratch.lake.control(orders.name) / "lease") is None
+    fast = ingest()
+    scratch.run(fast)
+    assert scratch.rows(fast, "order_id") == multiset([("o1",)])
+
+
+def test_named_sources_can_be_reordered_added_and_removed(scratch):
+    def stream(*feeds):
+        shop = Pipeline("shop")
+        made = {
+            name: shop.stream(source=Feed(name, value=from_json("id STRING")), sink=DeltaAppend(), name=name)(same)
+            for name in ("a", "b", "c")
+        }
+        body = ".unionByName(".join(feeds) + ")" * (len(feeds) - 1)
+        function = eval(f"lambda {', '.join(feeds)}: {body}")
+        return made, shop.stream(
+            source={name: made[name] for name in feeds}, sink=DeltaAppend(), name="all"
+        )(function)
+
+    number = iter(range(100))
+    expected = Counter()
+    for feeds in (("a", "b"), ("b", "a"), ("c", "b", "a"), ("c", "a")):
+        made, union = stream(*feeds)
+        for name in feeds:
+            row = {"id": f"{name}{next(number)}"}
+            scratch.run(made[name], [[row]])
+            expected[(row["id"],)] += 1
+        scratch.run(union)
+        assert scratch.rows(union, "id") == expected
+
+
+def test_each_stream_has_its_own_confs(scratch):
+    shop = Pipeline("shop")
+    orders = ingest(shop)
+    scratch.run(orders, [[order(1)]])
+
+    def counted(query, name):
+        return shop.stream(
+            source=orders,
+            sink=DeltaMerge(keys=["order_id"], sequence_by="count"),
+            query=query,
+            name=name,
+        )(lambda events: events.groupBy("order_id").count())
+
+    one = counted(QueryOptions(output_mode="update", shuffle_partitions=3, state_store="hdfs"), "one")
+    two = counted(QueryOptions(output_mode="update", shuffle_partitions=1), "two")
+    assert {result.outcome for result in scratch.run_all([one, two])} == {"updated"}
+    for stream, partitions, provider in ((one, 3, "HDFSBacked"), (two, 1, "RocksDB")):
+        state = scratch.checkpoint(stream.name) / "state" / "0"
+        assert len([path for path in state.iterdir() if path.name.isdigit()]) == partitions
+        conf = json.loads((scratch.checkpoint(stream.name) / "offsets" / "0").read_text().splitlines()[1])["conf"]
+        assert provider in conf["spark.sql.streaming.stateStore.providerClass"]
+
+
+def test_the_ledger_has_a_line_for_every_batch(scratch):
+    orders = ingest(quarantine={"amount_positive": "amount > 0"})
+    results = scratch.run(orders, [[order(1)], [order(2), order(3, 0)]])
+    lines = sorted(ledger.lines(scratch.lake, orders.name), key=lambda line: line.batch_id)
+    assert [line for result in results for line in result.batches] == lines
+    first, second = lines
+    assert (first.batch_id, second.batch_id) == (0, 1)
+    assert (second.rows_read, second.rows_written, second.rows_quarantined) == (2, 1, 1)
+    assert second.start_offsets == {"events": {"logOffset": 0}}
+    assert second.end_offsets == {"events": {"logOffset": 1}}
+    assert second.delta_version == delta_log.latest_version(scratch.lake.table(orders.name))
+    assert not second.reconstructed
+    assert second.milliseconds["triggerExecution"] > 0
