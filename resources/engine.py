@@ -4,11 +4,14 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 SparkMode = Literal["local", "connect", "cluster"]
 
@@ -51,7 +54,8 @@ def application_confs(settings: SparkSettings) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
+        # The JVM reads it before Spark's own default, which prints a page of warnings at every start.
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}",
         **(
             {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             if settings.mode == "local"

@@ -5,6 +5,7 @@ to last: a flag, `TIDEMILL_TARGET`, tidemill.toml, the default `dev`.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,12 +62,12 @@ class Target:
         """The folder or topic that a feed is bound to.
 
         Raises:
-            ConfigurationError: nothing binds it.
+            ConfigurationError: nothing binds it, or Spark would take its folder for a pattern.
         """
         if feed in self.feeds:
-            return self.feeds[feed]
+            return _plain_folder(self.feeds[feed])
         if isinstance(self.everywhere, Path):
-            return FolderBinding(self.everywhere / valid_feed_name(feed))
+            return _plain_folder(FolderBinding(self.everywhere / valid_feed_name(feed)))
         if isinstance(self.everywhere, KafkaCluster):
             return TopicBinding(self.everywhere, valid_feed_name(feed))
         raise ConfigurationError(
@@ -185,6 +186,16 @@ def resolve(
         everywhere=everywhere,
         origins=entries.origins,
     )
+
+
+def _plain_folder(binding: Binding) -> Binding:
+    if isinstance(binding, FolderBinding) and re.search(r"[*?\[\]{}\\]", str(binding.path)):
+        raise ConfigurationError(
+            f"The folder {binding.path} has one of the characters * ? [ ] {{ }} \\ in its name, and Spark would "
+            "take it for a pattern of names.",
+            mend="Rename the folder.",
+        )
+    return binding
 
 
 def _name(flag: str | None, environ: Mapping[str, str], config: Config) -> tuple[str, str]:

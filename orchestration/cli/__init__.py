@@ -2,13 +2,10 @@
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
-
-if TYPE_CHECKING:
-    import click
 
 # Group or command -> the module that has it, and one line for the help. A module is imported when its
 # command is called: an idle `tidemill run` takes under a second.
@@ -26,12 +23,12 @@ _COMMANDS = {
 class _LazyGroup(TyperGroup):
     """A group whose commands are imported when they are called."""
 
-    def list_commands(self, ctx: "click.Context") -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands, in the order of the help."""
         del ctx
         return list(_COMMANDS)
 
-    def get_command(self, ctx: "click.Context", cmd_name: str) -> Any:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name, its module imported now."""
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)

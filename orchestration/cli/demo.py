@@ -1,11 +1,185 @@
 """`tidemill demo`: ad events, and the ads pipeline on them through Dagster, twice."""
 
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestration.cli import demo_generate
+from orchestration.cli.options import WRONG
+from pipelines.streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from dagster import ExecuteInProcessResult
+    from rich.console import Console
+
+    from pipelines.ads.generate import Amounts
+
+SEED = 7
+FILES = 10
 
 app = typer.Typer()
 app.command("generate")(demo_generate.generate)
+
+
+@app.callback(invoke_without_command=True)
+def demo(
+    context: typer.Context,
+    *,
+    events: Annotated[int, typer.Option(min=1, help="Events before each of the two runs.")] = 50_000,
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="Through a real Kafka broker, started for the demo.")
+    ] = False,
+) -> None:
+    """Generate ad events and run the whole ads pipeline on them through Dagster, twice.
+
+    The demo uses the target `dev`: its lake, its landing folders and the Dagster instance of `make ui`, so
+    that tables, runs and plots are there to look at afterwards. A second demo goes on where the first ended.
+    With --kafka the lake is a temporary one, because the broker's topics end with the demo.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from rich.console import Console
+
+    from resources.java import require_java
+
+    require_java()
+    console = Console(highlight=False)
+    with _inputs(console, kafka=kafka) as inputs:
+        for number in ("first", "second"):
+            amounts = inputs.more(events)
+            console.print(f"[bold]{amounts.records:,} records[/] in {inputs.place}. The {number} run:")
+            if not _run(inputs, console):
+                raise typer.Exit(WRONG)
+    if not kafka:
+        console.print(
+            "Look at it: [bold]make ui[/], or [bold]tidemill status[/]. Tables: .tidemill/lake/tables"
+        )
+
+
+@dataclass(slots=True)
+class _Inputs:
+    """Where the demo's events go, and how far they have come.
+
+    Attributes:
+        landing: The landing place, unless `bootstrap` says that they go to topics.
+        bootstrap: The brokers.
+        lake: Another lake than the target's.
+        next_start: The index of the next event.
+    """
+
+    landing: Path
+    bootstrap: str | None = None
+    lake: Path | None = None
+    next_start: int = 0
+
+    @property
+    def place(self) -> str:
+        """Where the events go, for people."""
+        return self.bootstrap or str(self.landing)
+
+    def more(self, events: int) -> "Amounts":
+        """Adds events."""
+        from pipelines.ads.generate import generate, produce
+
+        if self.bootstrap is not None:
+            amounts = produce(bootstrap=self.bootstrap, events=events, seed=SEED, start=self.next_start)
+        else:
+            amounts = generate(out=self.landing, events=events, seed=SEED, files=FILES, start=self.next_start)
+            _progress_file().write_text(json.dumps({"next_start": amounts.next_start}), encoding="utf-8")
+        self.next_start = amounts.next_start
+        return amounts
+
+
+@contextmanager
+def _inputs(console: "Console", *, kafka: bool) -> Iterator[_Inputs]:
+    from resources.targets import resolve
+
+    if not kafka:
+        landing = resolve("dev").everywhere
+        if not isinstance(landing, Path):
+            raise ConfigurationError(
+                "The target 'dev' binds its feeds to Kafka, and the demo writes files.",
+                mend="Give it a landing folder in tidemill.toml, or run `tidemill demo --kafka`.",
+            )
+        known = _progress_file()
+        start = json.loads(known.read_text(encoding="utf-8"))["next_start"] if known.exists() else 0
+        yield _Inputs(landing=landing, next_start=start)
+        return
+    from resources.broker import Broker
+
+    with tempfile.TemporaryDirectory(prefix="tidemill-demo-") as folder:
+        with console.status("starting a Kafka broker ..."):
+            broker = Broker()
+            broker.__enter__()
+        try:
+            yield _Inputs(landing=Path(folder), bootstrap=broker.bootstrap, lake=Path(folder) / "lake")
+        finally:
+            broker.__exit__(None, None, None)
+
+
+def _progress_file() -> Path:
+    from resources.targets import resolve
+
+    place = resolve("dev").config.parent / ".tidemill" / "demo.json"
+    place.parent.mkdir(exist_ok=True)
+    return place
+
+
+def _run(inputs: _Inputs, console: "Console") -> bool:
+    """One run of the pipeline's assets on the instance of `make ui`; True when it succeeded."""
+    with console.status("importing Dagster ..."):
+        from dagster import DagsterInstance, materialize
+
+        from orchestration.definitions import assets
+        from resources.spark import SparkResource
+
+    os.environ["DAGSTER_HOME"] = str(_dagster_home())
+    lake = None if inputs.lake is None else str(inputs.lake)
+    spark = SparkResource(target="dev", lake=lake, kafka=inputs.bootstrap)
+    with DagsterInstance.get() as instance, console.status("the nine streams of ads ..."):
+        result = materialize(
+            [assets["ads"]],
+            instance=instance,
+            resources={"spark": spark},
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}},
+        )
+    _show(result, console)
+    return result.success
+
+
+def _dagster_home() -> Path:
+    """The Dagster instance of `make ui`, with the project's dagster.yaml in use."""
+    home = _progress_file().parent / "dagster"
+    home.mkdir(exist_ok=True)
+    settings = home / "dagster.yaml"
+    if not settings.exists():
+        settings.symlink_to(home.parent.parent / "dagster.yaml")
+    return home
+
+
+def _show(result: "ExecuteInProcessResult", console: "Console") -> None:
+    from rich.table import Table
+
+    table = Table("stream", box=None, pad_edge=False)
+    for heading in ("read", "written", "quarantined", "late", "batches", "seconds", "version"):
+        table.add_column(heading, justify="right")
+    names = ("rows_read", "rows_written", "rows_quarantined", "late", "batches", "seconds", "delta_version")
+    for event in result.get_asset_materialization_events():
+        metadata = event.materialization.metadata
+        values = (metadata[f"tidemill/{name}"].value for name in names)
+        table.add_row(
+            str(event.materialization.asset_key.to_user_string()),
+            *(f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" for value in values),
+        )
+    console.print(table)
+    if not result.success:
+        for event in result.get_step_failure_events():
+            console.print(event.step_failure_data.error_display_string, style="red", markup=False)

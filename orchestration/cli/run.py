@@ -1,6 +1,5 @@
 """`tidemill run`: the streams that have something to do, and what became of each."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -21,6 +20,8 @@ from orchestration.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.stream import Stream
     from resources.targets import Target

@@ -192,6 +192,11 @@ def _watermark(found: Status) -> str | None:
     return None if found.watermark_ms is None else iso(found.watermark_ms)
 
 
+def _short(moment: str | None) -> str | None:
+    """A moment of ISO-8601 UTC to the minute, for people."""
+    return None if moment is None else moment[:16].replace("T", " ")
+
+
 def _print(found: Sequence[Status], target: "Target", *, reasons_only: bool) -> None:
     """A table on stdout, and on stderr what is wrong."""
     from rich.console import Console
@@ -200,21 +205,19 @@ def _print(found: Sequence[Status], target: "Target", *, reasons_only: bool) -> 
 
     if not reasons_only:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("Stream", "State", "Waiting", "Watermark", "Last batch", "Last run", "State rows"):
-            right = column in ("Last batch", "State rows")
+        for column in ("Stream", "State", "Waiting", "Watermark", "Last run", "Batch", "State rows"):
+            right = column in ("Batch", "State rows")
+            narrow = column in ("Waiting", "State rows")
             table.add_column(
-                column,
-                overflow="fold",
-                justify="right" if right else "left",
-                no_wrap=column in ("Stream", "State"),
+                column, overflow="fold", justify="right" if right else "left", no_wrap=not narrow
             )
         for each in found:
             waiting = "?" if each.backlog is None else ", ".join(str(b) for b in each.backlog.values() if b)
             cells = (
                 waiting,
-                _watermark(each),
+                _short(_watermark(each)),
+                _short(each.last_run_at),
                 each.last_batch,
-                each.last_run_at,
                 None if each.state_rows is None else f"{each.state_rows:,}",
             )
             table.add_row(
@@ -224,7 +227,7 @@ def _print(found: Sequence[Status], target: "Target", *, reasons_only: bool) -> 
             )
         console = Console(highlight=False)
         console.print(table)
-        console.print(f"target {target.name}, lake {target.lake.root}", markup=False)
+        console.print(f"target {target.name}, lake {target.lake.root}, times in UTC", markup=False)
     for each in found:
         if each.state in ("failed", "corrupt") or each.backlog is None:
             typer.secho(f"{each.stream}: {' '.join(each.reasons)}", err=True, fg=typer.colors.RED)

@@ -49,11 +49,11 @@ class Commit:
 
 
 def open_table(folder: Path) -> DeltaTable | None:
-    """The table in a folder, without its files; None where there is none."""
+    """The table in a folder; None where there is none."""
     if not (folder / "_delta_log").is_dir():
         return None
     try:
-        return DeltaTable(str(folder), without_files=True)
+        return DeltaTable(str(folder))
     except TableNotFoundError:
         return None
 

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from dagster import (
@@ -253,15 +254,13 @@ def test_findings_of_the_checkpoint_are_what_the_check_says(shop, canned, monkey
     finding = Finding("empty-file", "error", "offsets/4", "The file is empty.", "Delete it.")
     asked = []
 
-    class Verdict:
-        findings = (finding,)
-        sound = False
+    def verify(path, *, level, sink_batch):
+        asked.append((path, level, sink_batch))
+        return SimpleNamespace(findings=(finding,), sound=False)
 
-    monkeypatch.setattr(
-        "orchestration.checks.verify", lambda path, *, level: asked.append((path, level)) or Verdict
-    )
+    monkeypatch.setattr("orchestration.checks.verify", verify)
     result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
-    assert asked == [(checkpoint, "quick")]
+    assert asked == [(checkpoint, "quick", None)]
     (found,) = (
         each
         for each in result.get_asset_check_evaluations()

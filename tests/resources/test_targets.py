@@ -174,6 +174,11 @@ def test_a_feed_that_nothing_binds(tmp_path):
         target.cluster("default")
 
 
+def test_a_folder_that_spark_would_take_for_a_pattern(tmp_path):
+    with pytest.raises(ConfigurationError, match="take it for a pattern"):
+        resolved(tmp_path, text="", landing="in[1]").binding("clicks")
+
+
 def test_secrets_are_shown_nowhere(tmp_path):
     target = resolved(tmp_path)
 

@@ -56,7 +56,7 @@ def two(left, right):
         (lambda: FileSource(path="in", format="xml", schema="a INT"), "xml"),
         (lambda: FileSource(path="in", format="json"), "schema is missing"),
         (lambda: FileSource(path="in", format="text", options={"sourceArchiveDir": "in/done"}), "in/done"),
-        (lambda: KafkaSource(), "exactly one"),
+        (KafkaSource, "exactly one"),
         (lambda: KafkaSource(subscribe="a", subscribe_pattern="b"), "exactly one"),
         (lambda: KafkaSource(subscribe="a", options={"minOffsetsPerTrigger": "5"}), "tail unread"),
         (lambda: KafkaSource(subscribe="a", options={"kafka.ssl.key.password": "x"}), "credential"),

@@ -24,6 +24,8 @@ from pipelines.streaming.checkpoint.source_log import log_entries, needed_entrie
 from pipelines.streaming.errors import TerminalError
 
 _GLOB = re.compile(r"[*?\[{]")
+# Spark 4.2.0 reads the other files of a batch twice when the name of one has such a character.
+_DOUBLING = re.compile(r"[*?\[\]{}\\]")
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 
 
@@ -47,7 +49,8 @@ def waiting_files(
         options: The file source's options.
 
     Raises:
-        TerminalError: the folder is not there or cannot be read.
+        TerminalError: the folder is not there or cannot be read, or a file that waits has a name with which
+            Spark would read other files twice.
         CheckpointFormatError: the source's log is damaged.
     """
     chosen = {key.lower(): value for key, value in (options or {}).items()}
@@ -81,8 +84,19 @@ def waiting_files(
         new = [each for each in present if os.path.basename(each) not in names]
     else:
         new = [each for each in present if each not in taken]
+    _refuse_doubling(new, what)
     count = len(new) + unread
     return Backlog(count, "files", os.path.basename(min(new)) if new else "")
+
+
+def _refuse_doubling(files: list[str], what: str) -> None:
+    bad = next((file for file in files if _DOUBLING.search(file)), None)
+    if bad is not None:
+        raise TerminalError(
+            f"{what}: the name of {bad} has one of the characters * ? [ ] {{ }} \\ in it, and Spark would read "
+            "every other file of the same batch twice.",
+            mend="Rename the file, or move it away.",
+        )
 
 
 def _logged(checkpoint: Path | None, name: str) -> Iterator[SourceFile]:

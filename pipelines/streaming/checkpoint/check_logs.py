@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 from pipelines.streaming.checkpoint.check_order import check_tail_order
+from pipelines.streaming.checkpoint.checksums import sidecar
 from pipelines.streaming.checkpoint.damage import Damage
 from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.findings import Findings
@@ -36,9 +37,27 @@ def check_logs(folder: Folder, seen: Inspection, damage: Damage, found: Findings
             mend=f"Delete commits/{commits[-1]} and its sum: the batch is repeated over the same range.",
         )
     _order(seen, last, found)
+    if seen.next_start is not None:
+        next_batch = seen.next_start.batch_id
+        orphaned_sums(folder, f"offsets/{next_batch}", found)
+        orphaned_sums(folder, f"commits/{next_batch}", found)
     check_tail_order(folder, seen, last, found)
     _gaps("offsets", offsets, last - 1, found)
     _gaps("commits", commits, None, found)
+
+
+def orphaned_sums(folder: Folder, path: str, found: Findings) -> None:
+    """Sums of a file that is gone, where Spark will write the file again: it cannot, with the sums there."""
+    place, _, name = path.rpartition("/")
+    sums = f"{place}/{sidecar(name)}"
+    if folder.item(path) is None and folder.item(sums) is not None:
+        found.add(
+            "error",
+            "orphaned-sums",
+            sums,
+            f"{path} is gone and its sums are not: Spark writes it again and fails, as the sums exist.",
+            f"Delete {sums}.",
+        )
 
 
 def _metadata(folder: Folder, damage: Damage, found: Findings, *, begun: bool) -> None:

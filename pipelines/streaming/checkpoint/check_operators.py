@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pipelines.streaming.checkpoint.check_logs import NEW_LIFE
+from pipelines.streaming.checkpoint.check_logs import NEW_LIFE, orphaned_sums
 from pipelines.streaming.checkpoint.damage import Damage
 from pipelines.streaming.checkpoint.errors import FileAbsentError
 from pipelines.streaming.checkpoint.files import Folder
@@ -14,10 +14,14 @@ from pipelines.streaming.checkpoint.operators import Operator
 def check_operators(folder: Folder, seen: Inspection, damage: Damage, found: Findings) -> None:
     """The metadata and the schemas of every operator that could be read."""
     for view in seen.operators:
-        if view.operator.metadata is None:
+        place = f"state/{view.operator.id}/_metadata"
+        if view.operator.metadata is None and not {"metadata", "v2"} & set(folder.names(place)):
             _missing_metadata(folder, view.operator, found)
-        for path in _classic_schemas(folder, view.operator):
-            if problem := damage.problem(path):
+            orphaned_sums(folder, f"{place}/metadata", found)
+        for path in _classic_schemas(view.operator):
+            if folder.item(path) is None:
+                orphaned_sums(folder, path, found)
+            elif problem := damage.problem(path):
                 found.problem(
                     problem,
                     means="The next start fails.",
@@ -48,11 +52,11 @@ def _missing_metadata(folder: Folder, operator: Operator, found: Findings) -> No
         )
 
 
-def _classic_schemas(folder: Folder, operator: Operator) -> Iterator[str]:
+def _classic_schemas(operator: Operator) -> Iterator[str]:
     """The schema of each store; Spark keeps it in partition 0 alone and writes a missing one again."""
     for _, partition, place in operator.folders():
         path = f"{place}/_metadata/schema"
-        if partition == 0 and folder.item(path) is not None:
+        if partition == 0:
             yield path
 
 

@@ -29,11 +29,11 @@ def check_tail_order(folder: Folder, seen: Inspection, last: int, found: Finding
     committed = _commit(folder, last - 1) if last else None
     if latest is not None and committed is not None and latest.watermark_ms != committed.next_watermark_ms:
         found.add(
-            "error",
+            "warning",
             "watermark-mismatch",
             f"commits/{last - 1}",
             f"It leaves a watermark of {committed.next_watermark_ms} ms and offsets/{last} runs under "
-            f"{latest.watermark_ms} ms: one of them is another batch's file.",
+            f"{latest.watermark_ms} ms: one of them is another batch's file. Later data moves it on.",
             "Restore both from a copy.",
         )
     if (

@@ -2,25 +2,39 @@
 
 from pipelines.streaming.checkpoint.check_logs import NEW_LIFE
 from pipelines.streaming.checkpoint.damage import Damage
+from pipelines.streaming.checkpoint.errors import CheckpointFormatError
 from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.findings import Findings
 from pipelines.streaming.checkpoint.inspection import Inspection
 from pipelines.streaming.checkpoint.source_log import LogEntry, log_entries, needed_entries, source_folder
 from pipelines.streaming.checkpoint.source_offset import SourceOffset
+from pipelines.streaming.checkpoint.tail import offset_entry
 
 
 def check_sources(folder: Folder, seen: Inspection, damage: Damage, found: Findings) -> None:
     """The log of every source that keeps one."""
     for source in seen.sources:
         if source.kind == "file":
-            _file_source(folder, source, damage, found)
+            _file_source(folder, source, _done(folder, seen, source), damage, found)
         elif source.kind == "rate":
             where = f"{source_folder(source.key)}/0"
             if folder.item(where) is not None and (problem := damage.problem(where)):
                 found.problem(problem, means="The source reads it when it starts.", mend=NEW_LIFE)
 
 
-def _file_source(folder: Folder, source: SourceOffset, damage: Damage, found: Findings) -> None:
+def _done(folder: Folder, seen: Inspection, source: SourceOffset) -> int:
+    """The last entry of a file source's log that is read for good: -1 before the first."""
+    start = seen.next_start
+    if start is None or start.kind != "repeat_batch":
+        return source.log_offset if source.log_offset is not None else -1
+    try:
+        before = offset_entry(folder, start.batch_id - 1).source(source.key) if start.batch_id else None
+    except CheckpointFormatError:
+        before = None
+    return before.log_offset if before is not None and before.log_offset is not None else -1
+
+
+def _file_source(folder: Folder, source: SourceOffset, done: int, damage: Damage, found: Findings) -> None:
     offset = source.log_offset
     if offset is None or offset < 0:
         return
@@ -41,15 +55,15 @@ def _file_source(folder: Folder, source: SourceOffset, damage: Damage, found: Fi
     needed = needed_entries(entries)
     _holes(place, needed, found)
     for entry in needed:
-        if problem := damage.problem(f"{place}/{entry.name}"):
-            unread = entry.number > offset
-            found.problem(
-                problem,
-                means="The next start fails, or reads the files in it twice or never."
-                if unread
-                else "The source reads it when it starts: the next start fails.",
-                mend=NEW_LIFE,
-            )
+        problem = damage.problem(f"{place}/{entry.name}")
+        if problem is None:
+            continue
+        if problem.code != "wrong-entry":
+            found.problem(problem, means="A start reads it: the next one fails.", mend=NEW_LIFE)
+        elif done < entry.number <= offset:
+            found.problem(problem, means="The batch that is repeated loses their files.", mend=NEW_LIFE)
+        else:
+            found.problem(problem, severity="warning", means="No batch that is still to run needs them.")
 
 
 def _holes(place: str, needed: list[LogEntry], found: Findings) -> None:

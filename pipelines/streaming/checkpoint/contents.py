@@ -59,7 +59,10 @@ class Contents:
             return None
         except CheckpointFormatError:
             return False
-        return matches(sums, self.folder.blocks(path))
+        try:
+            return matches(sums, self.folder.blocks(path))
+        except CheckpointFormatError:
+            return None  # the file itself cannot be read, which is said elsewhere
 
     def _check(self, path: str) -> None:
         match path.split("/"):
@@ -92,16 +95,12 @@ class Contents:
     def _source(self, path: str, key: str, name: str) -> None:
         kind = self.kinds.get(key)
         if kind == "file" and (entry := LogEntry.parse(name)) is not None:
-            if not self.full:
-                check_ends(self.folder, path)
-                return
-            for file in read_entry(self.folder, path):
+            last = None if self.full else check_ends(self.folder, path)
+            files = read_entry(self.folder, path) if self.full else [last] if last else []
+            for file in files:
                 if not entry.compact and file.entry != entry.number:
-                    raise CheckpointFormatError(
-                        path,
-                        f"Its lines are those of entry {file.entry}: Spark leaves them out.",
-                        code="wrong-entry",
-                    )
+                    what = f"Its lines are those of entry {file.entry}: Spark leaves them out."
+                    raise CheckpointFormatError(path, what, code="wrong-entry")
         elif kind in ("kafka", "rate") and name == "0":
             self._initial_offset(path, kafka=kind == "kafka")
 

@@ -169,9 +169,10 @@ class Folder:
         with _translated(path):
             flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = os.open(self._inside(path), flags)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise CheckpointFormatError(path, "It is not a regular file.", code="not-a-file")
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise CheckpointFormatError(path, "It is not a regular file.", code="not-a-file")
             yield file
 
     def _inside(self, path: str) -> str:

@@ -14,7 +14,12 @@ from pipelines.streaming.checkpoint.commits import CommitEntry
 from pipelines.streaming.checkpoint.errors import CheckpointFormatError
 from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.offsets import OffsetEntry
-from pipelines.streaming.checkpoint.operators import Operator, operator_ids, read_operator
+from pipelines.streaming.checkpoint.operators import (
+    Operator,
+    operator_from_folders,
+    operator_ids,
+    read_operator,
+)
 from pipelines.streaming.checkpoint.source_offset import SourceOffset
 from pipelines.streaming.checkpoint.state_files import Provider, StateFile, provider_of
 from pipelines.streaming.checkpoint.tail import (
@@ -147,7 +152,9 @@ def inspection_of(folder: Folder) -> Inspection:
         next_start=start,
         watermark_ms=_watermark(start, offset, commit),
         operators=tuple(
-            view for operator in ids if (view := reading(partial(_view, folder, operator, start), None))
+            view
+            for operator in ids
+            if (view := reading(partial(_view, folder, _operator(folder, operator, problems), start), None))
         ),
         problems=tuple(problems),
     )
@@ -162,8 +169,16 @@ def _watermark(start: NextStart | None, offset: OffsetEntry | None, commit: Comm
     return max(offset.watermark_ms, commit.next_watermark_ms)
 
 
-def _view(folder: Folder, operator: int, start: NextStart | None) -> OperatorView:
-    described = read_operator(folder, operator)
+def _operator(folder: Folder, operator: int, problems: list[CheckpointFormatError]) -> Operator:
+    """One operator: from its folders alone where its metadata cannot be read."""
+    try:
+        return read_operator(folder, operator)
+    except CheckpointFormatError as problem:
+        problems.append(problem)
+        return operator_from_folders(folder, operator)
+
+
+def _view(folder: Folder, described: Operator, start: NextStart | None) -> OperatorView:
     files: list[StateFile] = []
     count = total = 0
     for _, _, place in described.folders():

@@ -93,9 +93,12 @@ def read_operator(folder: Folder, operator: int, *, batch_id: int | None = None)
     ]
     where = f"{place}/v2/{max(batches)}" if batches else f"{place}/metadata"
     try:
-        return parse_operator(operator, folder.read(where), where)
+        described = parse_operator(operator, folder.read(where), where)
     except FileAbsentError:
-        return _from_folders(folder, operator)
+        return operator_from_folders(folder, operator)
+    if not batches and not any(folder.names(place) for _, _, place in described.folders()):
+        raise CheckpointFormatError(where, "None of the stores it names has a folder.", code="wrong-operator")
+    return described
 
 
 def parse_operator(operator: int, data: bytes, where: str) -> Operator:
@@ -150,8 +153,8 @@ def _field(where: str, fields: dict[str, Any], name: str, kind: type[T]) -> T:
     return value
 
 
-def _from_folders(folder: Folder, operator: int) -> Operator:
-    """What the folders tell: the highest partition, and the stores of partition 0."""
+def operator_from_folders(folder: Folder, operator: int) -> Operator:
+    """What the folders tell of an operator: the highest partition, and the stores of partition 0."""
     place = f"state/{operator}"
     numbers = [batch_number(name) for name in folder.names(place)]
     partitions = max((number for number in numbers if number is not None), default=-1) + 1

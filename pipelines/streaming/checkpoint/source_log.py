@@ -92,8 +92,11 @@ def read_entry(folder: Folder, where: str) -> Iterator[SourceFile]:
         yield _file(where, line)
 
 
-def check_ends(folder: Folder, where: str) -> None:
+def check_ends(folder: Folder, where: str) -> SourceFile | None:
     """Reads the beginning and the end of an entry, however long: enough to see that it was written whole.
+
+    Returns:
+        The last file in it; None when it holds none.
 
     Raises:
         CheckpointFormatError: empty, cut off at the end, or of an unknown version.
@@ -105,7 +108,8 @@ def check_ends(folder: Folder, where: str) -> None:
     parse_version(where, _text(where, first).strip(), known=KNOWN_VERSION)
     if line_end and rest:
         last = (end or rest).rstrip(b"\n").rpartition(b"\n")[2]
-        _file(where, _text(where, last))
+        return _file(where, _text(where, last))
+    return None
 
 
 def _file(where: str, line: str) -> SourceFile:

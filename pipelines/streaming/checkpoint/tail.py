@@ -5,6 +5,7 @@ checkpoint of ten thousand batches as for a new one.
 """
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +15,8 @@ from pipelines.streaming.checkpoint.errors import CheckpointFormatError, FileAbs
 from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.logfile import batch_number, decode, parse_object, shown
 from pipelines.streaming.checkpoint.offsets import OffsetEntry, parse_offsets
+
+_QUERY_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 
 StartKind = Literal["first_run", "continue", "repeat_batch", "no_data_batch"]
 
@@ -132,9 +135,9 @@ def query_id(folder: Folder) -> str | None:
     except FileAbsentError:
         return None
     value = parse_object("metadata", decode("metadata", data)).get("id")
-    if not isinstance(value, str):
+    if not isinstance(value, str) or _QUERY_ID.fullmatch(value) is None:
         raise CheckpointFormatError(
-            "metadata", f"id is {shown(repr(value))}, not a text.", code="unparseable-file"
+            "metadata", f"id is {shown(repr(value))}, not a UUID.", code="unparseable-file"
         )
     return value
 

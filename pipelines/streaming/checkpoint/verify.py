@@ -143,7 +143,7 @@ def _unreadable(seen: Inspection, damage: Damage, found: Findings) -> None:
             found.problem(
                 problem,
                 severity="warning" if optional else "error",
-                means="Its stores cannot be checked; Spark starts without this file."
+                means="Stores and partitions are taken from the folders; Spark starts without this file."
                 if optional
                 else "The next start fails.",
             )

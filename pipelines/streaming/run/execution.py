@@ -26,7 +26,7 @@ from pipelines.streaming.run.lease import Lease
 from pipelines.streaming.run.manifest import Manifest, read_manifest, write_manifest
 from pipelines.streaming.run.plan import Plan
 from pipelines.streaming.run.progress import record, wait
-from pipelines.streaming.run.results import BatchRecord, StreamResult
+from pipelines.streaming.run.results import BatchRecord, Outcome, StreamResult
 from pipelines.streaming.run.tail import tail_of
 from pipelines.streaming.run.writer import BatchWriter
 from pipelines.streaming.sinks.sink import BatchNote
@@ -218,7 +218,7 @@ class Execution:
             )
         trigger = {"once": True} if once else {"availableNow": True}
         self.lease.check()
-        running = writer.trigger(**trigger).start()  # type: ignore[arg-type]
+        running = writer.trigger(**trigger).start()
         limit = stream.query.max_run
         seconds = limit.total_seconds() if isinstance(limit, timedelta) and not once else None
         try:
@@ -304,7 +304,7 @@ class Execution:
     def _result(self, seconds: float) -> StreamResult:
         tail = tail_of(self.plan.checkpoint)
         batches = tuple(self._records[batch] for batch in sorted(self._records))
-        outcome = "updated" if batches else "idle"
+        outcome: Outcome = "updated" if batches else "idle"
         self._manifest = self._manifest.with_last_run(self.run_id, outcome, None)
         write_manifest(self.places.lake, self.stream.name, self._manifest)
         with_state = [batch for batch in batches if batch.state_rows is not None]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import CanceledError, TidemillError
-from pipelines.streaming.names import StreamName
 from pipelines.streaming.run import lease
 from pipelines.streaming.run.execution import Execution, Sessions, watermark_of
 from pipelines.streaming.run.failure import translated
@@ -24,6 +23,7 @@ from pipelines.streaming.run.results import StreamResult
 from pipelines.streaming.selection import ordered
 
 if TYPE_CHECKING:
+    from pipelines.streaming.names import StreamName
     from pipelines.streaming.sources.source import Places
     from pipelines.streaming.stream import Stream
 
@@ -88,7 +88,7 @@ class Run:
                 for name, stream in list(open_streams.items()):
                     if name not in running and not self._waits_for(stream, open_streams):
                         running.add(name)
-                        pool.submit(lambda stream=stream: ended.put(self._run(stream)))
+                        pool.submit(self._put, ended, stream)
                 try:
                     result = ended.get(timeout=POLL_SECONDS)
                 except Empty:
@@ -98,20 +98,22 @@ class Run:
                 self.finished.append(result)
                 yield result
         except BaseException:
-            self._canceled.set()
-            deadline = time.monotonic() + CANCEL_SECONDS
-            while running and (left := deadline - time.monotonic()) > 0:
-                try:
-                    result = ended.get(timeout=left)
-                except Empty:
-                    break
-                running.discard(result.stream)
-                self.finished.append(result)
+            self._cancel(ended, len(running))
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for held in self._leases.values():
                 held.release()
+
+    def _cancel(self, ended: "Queue[StreamResult]", running: int) -> None:
+        """Stops what is running and waits for it a few seconds."""
+        self._canceled.set()
+        deadline = time.monotonic() + CANCEL_SECONDS
+        for _ in range(running):
+            try:
+                self.finished.append(ended.get(timeout=max(0.0, deadline - time.monotonic())))
+            except Empty:
+                return
 
     def _decided(self) -> list[StreamResult]:
         """Results of the streams that need no run: idle ones, and those that cannot run.
@@ -134,6 +136,9 @@ class Run:
             except Exception as error:  # noqa: BLE001 - whatever it is becomes the stream's result
                 decided.append(self._failed(stream, translated(error, stream.name), 0.0))
         return decided
+
+    def _put(self, ended: "Queue[StreamResult]", stream: "Stream") -> None:
+        ended.put(self._run(stream))
 
     def _waits_for(self, stream: "Stream", open_streams: "dict[StreamName, Stream]") -> bool:
         return any(name in open_streams for name in stream.upstreams)

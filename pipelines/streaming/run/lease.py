@@ -250,7 +250,7 @@ def _file(folder: Path, epoch: int) -> Path:
 
 def _epochs(folder: Path) -> list[int]:
     try:
-        names = os.listdir(folder)
+        names = [place.name for place in folder.iterdir()]
     except FileNotFoundError:
         return []
     return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())

@@ -115,8 +115,8 @@ class StreamResult:
     @property
     def late(self) -> Late:
         """Late input over all batches."""
-        unit = next((batch.late.unit for batch in self.batches if batch.late.count), "rows")
-        return Late(sum(batch.late.count for batch in self.batches), unit)
+        counted = [batch.late for batch in self.batches if batch.late.count]
+        return Late(sum(late.count for late in counted), counted[0].unit if counted else "rows")
 
     @property
     def seconds_by_phase(self) -> dict[str, float]:

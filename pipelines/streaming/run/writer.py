@@ -9,7 +9,6 @@ The steps, in order:
 4. The main target commits. That is the commit point of the batch.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,8 @@ from pipelines.streaming.sources.delta import BATCH
 from pipelines.streaming.sources.feed import ORIGIN, RAW, VIOLATED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
 

@@ -38,12 +38,15 @@ class DeltaAppend(Sink):
 
     @property
     def native(self) -> bool:
+        """An append needs no foreachBatch."""
         return True
 
     def table_schema(self, output: "StructType") -> "StructType":
+        """The output's columns, all of them."""
         return output
 
     def create_options(self) -> str:
+        """Partitioned or clustered, as declared."""
         return layout(self.partition_by, self.cluster_by)
 
     def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: BatchNote) -> None:

@@ -43,6 +43,7 @@ class DeltaSource(Source):
 
     @property
     def streaming(self) -> bool:
+        """A snapshot wakes nobody."""
         return self.mode != "static"
 
     def static(self) -> "DeltaSource":
@@ -50,6 +51,7 @@ class DeltaSource(Source):
         return replace(self, mode="static", watermark=None)
 
     def describe(self) -> str:
+        """The table and how it is read."""
         return f"Delta table {self.path} ({self.mode})"
 
     def load(self, opening: Opening, name: str) -> "DataFrame":
@@ -83,13 +85,16 @@ class StreamReading(Source):
 
     @property
     def streaming(self) -> bool:
+        """A snapshot wakes nobody."""
         return self.mode != "static"
 
     @property
     def upstream(self) -> StreamName:
+        """The stream that writes the table."""
         return self.stream
 
     def describe(self) -> str:
+        """The table and how it is read."""
         return f"{self.stream} ({self.mode})"
 
     def load(self, opening: Opening, name: str) -> "DataFrame":

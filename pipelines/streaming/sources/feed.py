@@ -148,6 +148,7 @@ class Feed(Source):
         )
 
     def describe(self) -> str:
+        """The feed's name."""
         return f"feed {self.name}"
 
     def load(self, opening: Opening, name: str) -> "DataFrame":

@@ -9,7 +9,7 @@ from pipelines.streaming.sources.source import Opening, Source, positive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import DataStreamReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 FileFormat = Literal["json", "csv", "text", "parquet", "orc"]
 
@@ -62,6 +62,7 @@ class FileSource(Source):
             )
 
     def describe(self) -> str:
+        """The format and the folder."""
         return f"{self.format} files in {self.path}"
 
     def load(self, opening: Opening, name: str) -> "DataFrame":

@@ -97,7 +97,7 @@ class KafkaSource(Source):
     """
 
     cluster: str = "default"
-    subscribe: tuple[str, ...] = ()
+    subscribe: str | tuple[str, ...] = ()
     subscribe_pattern: str | None = None
     assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     starting_offsets: str | Mapping[str, Mapping[int, int]] = "earliest"
@@ -119,6 +119,7 @@ class KafkaSource(Source):
         refuse_kafka_options(self.options, what="KafkaSource")
 
     def describe(self) -> str:
+        """The topics and the cluster."""
         what = ", ".join(self.subscribe) or self.subscribe_pattern or ", ".join(self.assign)
         return f"Kafka {what} on {self.cluster}"
 

@@ -34,7 +34,9 @@ class Watermark:
 class Places(Protocol):
     """Where a target has what streams name only logically."""
 
-    lake: "Lake"
+    @property
+    def lake(self) -> "Lake":
+        """Where tables and checkpoints are."""
 
     def binding(self, feed: str) -> "Binding":
         """The folder or topic that a feed is bound to."""

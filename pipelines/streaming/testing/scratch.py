@@ -115,7 +115,8 @@ class Scratch:
         if isinstance(reading, Feed):
             self.drop_file(reading.name, records)
         elif reading.upstream is not None:
-            frame = self.sessions.new().createDataFrame([dict(record) for record in records])  # type: ignore[arg-type]
+            rows: list[Any] = [dict(record) for record in records if isinstance(record, Mapping)]
+            frame = self.sessions.new().createDataFrame(rows)
             frame.write.format("delta").mode("append").save(str(self.lake.table(reading.upstream)))
         else:
             raise TypeError(f"the kit fills feeds and tables of other streams, not {reading.describe()}")

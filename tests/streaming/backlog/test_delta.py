@@ -60,6 +60,9 @@ def test_the_rest_of_a_version_waits(tmp_path):
     assert waiting(orders, at(orders, 2, index=0)).count == 1
     assert waiting(orders, at(orders, 2, starting=True)).count == 1
 
+    DeltaTable(str(orders)).optimize.compact()  # nothing new in version 3, but of version 2 a part is unread
+    assert waiting(orders, at(orders, 2, index=0)).detail == "within version 2"
+
 
 def test_a_compaction_does_not_wait_but_a_deletion_does(tmp_path):
     orders = table(tmp_path / "orders")
@@ -69,10 +72,9 @@ def test_a_compaction_does_not_wait_but_a_deletion_does(tmp_path):
     assert DeltaTable(str(orders)).version() == 3
     assert not waiting(orders, offset)
 
-    DeltaTable(str(orders)).delete("n = 1")
-    assert waiting(orders, offset)
-
-    assert waiting(table(tmp_path / "other", 1), None)
+    write(orders, 7)
+    DeltaTable(str(orders)).delete("n = 7")  # the whole file: nothing is added
+    assert waiting(orders, at(orders, 5)).detail == "version 5"
 
 
 def test_a_commit_without_files_does_not_wait(tmp_path):

@@ -6,6 +6,7 @@ What Spark lists was measured with pyspark 4.2.0: each name below was in its sou
 import json
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_a_compacted_log_counts_as_the_whole(tmp_path):
 
 
 def test_names_that_spark_leaves_out_do_not_wait(tmp_path):
-    data = ["a.json", "_x=1.json", "_metadata", "sp ace.json", "100%.json", "sh#arp", "sq[b]", "no_ending"]
+    data = ["a.json", "_x=1.json", "_metadata", "sp ace.json", "100%.json", "sh#arp", "no_ending"]
     landing = folder(tmp_path / "in", *data, "_b.json", ".c.json", "d._COPYING_", "sub/y.json")
 
     assert waiting(landing).count == len(data)
@@ -129,6 +130,18 @@ def test_globs_of_folders_and_of_names(tmp_path):
     assert waiting(tmp_path / "in" / "{de,fr}").count == 3
     assert waiting(tmp_path / "in" / "*", pathGlobFilter="*.{json,txt}").count == 3
     assert waiting(tmp_path / "in" / "none*").count == 0
+
+
+@pytest.mark.parametrize("name", ["a*b", "a?b", "a[b", "a]b", "a{b", "a}b", "a\\b", "day=[1]/a"])
+def test_a_name_with_which_spark_would_read_other_files_twice_is_refused(tmp_path, name):
+    landing = folder(tmp_path / "in", "a.json", name)
+
+    with pytest.raises(TerminalError, match="would read every other file of the same batch twice"):
+        waiting(landing)
+
+    # Once it is read there is nothing that could be read twice.
+    taken = checkpoint(tmp_path / "ck", [f"file://{landing}/{quote(name)}"])
+    assert waiting(landing, 0, taken).count == 1
 
 
 def test_file_name_only_compares_names(tmp_path):

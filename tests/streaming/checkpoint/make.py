@@ -126,7 +126,9 @@ def _union(scene: Scene) -> DataFrame:
 
 
 def _rate(scene: Scene) -> DataFrame:
-    reader = scene.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).option("numPartitions", 1)
+    reader = (
+        scene.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).option("numPartitions", 1)
+    )
     return reader.load()
 
 
@@ -157,7 +159,10 @@ def _with_state(scene: Scene) -> DataFrame:
 
     grouped = scene.read().groupBy("kind")
     return grouped.transformWithStateInPandas(
-        statefulProcessor=Count(), outputStructType="kind STRING, n LONG", outputMode="Update", timeMode="None"
+        statefulProcessor=Count(),
+        outputStructType="kind STRING, n LONG",
+        outputMode="Update",
+        timeMode="None",
     )
 
 
@@ -170,14 +175,19 @@ def _pandas_state(scene: Scene) -> DataFrame:
         state.update((total,))
         yield pd.DataFrame({"kind": [key[0]], "n": [total]})
 
-    return scene.read().groupBy("kind").applyInPandasWithState(
-        count, "kind STRING, n LONG", "n LONG", "update", "NoTimeout"
+    return (
+        scene.read()
+        .groupBy("kind")
+        .applyInPandasWithState(count, "kind STRING, n LONG", "n LONG", "update", "NoTimeout")
     )
 
 
 JOIN_V3 = {**CHANGELOG, "spark.sql.streaming.join.stateFormatVersion": "3"}
 NO_DATA_OFF = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
-SHORT = {"spark.sql.streaming.minBatchesToRetain": "3", "spark.sql.streaming.stateStore.minDeltasForSnapshot": "4"}
+SHORT = {
+    "spark.sql.streaming.minBatchesToRetain": "3",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "4",
+}
 
 CASES: dict[str, Case] = {
     "stateless": Case(_union),
@@ -191,10 +201,17 @@ CASES: dict[str, Case] = {
     "windows-rocksdb": Case(_windows, ROCKS),
     "windows-rocksdb-long": Case(_windows, {**ROCKS, **SHORT}, runs=2, files_per_run=9, files_per_batch=1),
     "windows-changelog": Case(_windows, CHANGELOG),
-    "windows-changelog-long": Case(_windows, {**CHANGELOG, **SHORT}, runs=2, files_per_run=9, files_per_batch=1),
+    "windows-changelog-long": Case(
+        _windows, {**CHANGELOG, **SHORT}, runs=2, files_per_run=9, files_per_batch=1
+    ),
     "windows-ids": Case(_windows, {**CHANGELOG, **STATE_IDS}, needs=SPARK_4),
     "windows-ids-long": Case(
-        _windows, {**CHANGELOG, **STATE_IDS, **SHORT}, runs=2, files_per_run=9, files_per_batch=1, needs=SPARK_4
+        _windows,
+        {**CHANGELOG, **STATE_IDS, **SHORT},
+        runs=2,
+        files_per_run=9,
+        files_per_batch=1,
+        needs=SPARK_4,
     ),
     "windows-ids-snapshots": Case(_windows, {**ROCKS, **STATE_IDS}, needs=SPARK_4),
     "running-complete": Case(_running, mode="complete"),
@@ -236,7 +253,9 @@ def make(spark: SparkSession, into: Path, name: str) -> None:
                 .start()
             )
             query.awaitTermination()
-            progress += [json.loads(entry.json) if hasattr(entry, "json") else entry for entry in query.recentProgress]
+            progress += [
+                json.loads(entry.json) if hasattr(entry, "json") else entry for entry in query.recentProgress
+            ]
         # The settings must still hold: nothing in the checkpoint tells the reader of the state's format version.
         said = {"progress": progress, "query_id": query.id, **_state(spark, checkpoint, case)}
     finally:
@@ -263,7 +282,9 @@ def _state(spark: SparkSession, checkpoint: Path, case: Case) -> dict[str, Any]:
             reader = reader.option("storeName", store)
         rows[f"{operator['operatorId']}/{store}"] = reader.load(str(checkpoint)).count()
     return {
-        "operators": [{key: value for key, value in operator.items() if key[0] != "_"} for operator in operators],
+        "operators": [
+            {key: value for key, value in operator.items() if key[0] != "_"} for operator in operators
+        ],
         "rows": rows,
     }
 
@@ -292,7 +313,9 @@ def main(into: Path, wanted: list[str]) -> None:
     """All cases that this Spark knows, or those that are named."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = os.environ.get("TIDEMILL_TEST_JARS", "")
-    names = [name for name in wanted or CASES if CASES[name].needs and (jars or CASES[name].query is not _delta)]
+    names = [
+        name for name in wanted or CASES if CASES[name].needs and (jars or CASES[name].query is not _delta)
+    ]
     spark = session(jars)
     try:
         for name in names:

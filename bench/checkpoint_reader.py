@@ -1,0 +1,121 @@
+"""How long the checkpoint reader takes: 10,000 batches, a million files in the source's log.
+
+`python bench/checkpoint_reader.py [--batches N] [--files N] [--rounds N]` makes such a checkpoint in a temporary
+folder (offsets and commits, a source log with a compact entry of all files, sums beside every file, 100 versions
+of state in four partitions) and prints a markdown table. `inspect` and `verify --quick` are timed from the call
+of the command's entry point, in a fresh process each; `verify` is the wall time of its whole process.
+"""
+
+import argparse
+import json
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+CONF = {"spark.sql.shuffle.partitions": "4", "spark.sql.streaming.stateStore.compression.codec": "lz4"}
+EMPTY_STATE = b"LZ4Block" + bytes([0x15]) + bytes(12)
+VERSIONS = 100
+PARTITIONS = 4
+
+
+def write(file: Path, data: bytes) -> None:
+    """A file and its Hadoop sums."""
+    file.write_bytes(data)
+    sums = b"".join(struct.pack(">I", zlib.crc32(data[at : at + 512])) for at in range(0, len(data), 512))
+    (file.parent / f".{file.name}.crc").write_bytes(b"crc\0" + struct.pack(">I", 512) + sums)
+
+
+def make(checkpoint: Path, batches: int, files: int) -> None:
+    """A sound checkpoint of so many batches and source files."""
+    for folder in ("offsets", "commits", "sources/0"):
+        (checkpoint / folder).mkdir(parents=True)
+    write(checkpoint / "metadata", b'{"id":"5b1a9d0e-6f0c-4d7f-9c1a-0f6e2d3c4b5a"}')
+    each = files // batches
+    lines: list[bytes] = []
+    for batch in range(batches):
+        header = {"batchWatermarkMs": batch, "batchTimestampMs": 1_700_000_000_000 + batch, "conf": CONF}
+        offsets = f'v1\n{json.dumps(header)}\n{{"logOffset":{batch}}}'
+        write(checkpoint / "offsets" / str(batch), offsets.encode())
+        write(checkpoint / "commits" / str(batch), f'v1\n{{"nextBatchWatermarkMs":{batch + 1}}}'.encode())
+        entry = [
+            f'{{"path":"file:///landing/ad-impressions/part-{batch:06}-{number:04}.json",'
+            f'"timestamp":{1_700_000_000_000 + batch},"batchId":{batch}}}'.encode()
+            for number in range(each)
+        ]
+        lines += entry
+        compact = (batch + 1) % 10 == 0
+        if not compact:
+            write(checkpoint / "sources/0" / str(batch), b"\n".join([b"v1", *entry]))
+    last = batches - batches % 10 - 1
+    write(checkpoint / "sources/0" / f"{last}.compact", b"\n".join([b"v1", *lines]))
+    info = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": PARTITIONS}
+    operator = {"operatorInfo": {"operatorId": 0, "operatorName": "dedupe"}, "stateStoreInfo": [info]}
+    (checkpoint / "state/0/_metadata").mkdir(parents=True)
+    write(checkpoint / "state/0/_metadata/metadata", f"v1\n{json.dumps(operator)}".encode())
+    for partition in range(PARTITIONS):
+        store = checkpoint / "state/0" / str(partition)
+        store.mkdir()
+        oldest = max(1, batches - VERSIONS)
+        write(store / f"{oldest}.snapshot", EMPTY_STATE)
+        for version in range(oldest, batches + 1):
+            write(store / f"{version}.delta", EMPTY_STATE)
+
+
+def milliseconds(*arguments: str) -> tuple[float, float]:
+    """Wall and processor time of one command in a fresh process, from the call of its entry point to its end."""
+    code = (
+        "import sys, time, contextlib\n"
+        "from orchestration.cli import main\n"
+        "import orchestration.cli.checkpoint\n"
+        "wall, cpu = time.perf_counter(), time.process_time()\n"
+        "with contextlib.suppress(SystemExit): main()\n"
+        "print((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000, file=sys.stderr)\n"
+    )
+    command = [sys.executable, "-c", code, "checkpoint", *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    wall, cpu = done.stderr.splitlines()[-1].split()
+    return float(wall), float(cpu)
+
+
+def peak_megabytes(checkpoint: Path) -> tuple[float, float]:
+    """Wall seconds and the highest resident memory of a full verify."""
+    code = (
+        "import resource, sys; from pipelines.streaming.checkpoint import verify; "
+        "assert verify(sys.argv[1], level='full').sound; "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(checkpoint)], check=True, capture_output=True, text=True
+    )
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes elsewhere
+    return time.perf_counter() - started, int(done.stdout) * unit / 1e6
+
+
+def main() -> None:
+    """Makes the checkpoint, measures, prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batches", type=int, default=10_000)
+    parser.add_argument("--files", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=9)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "checkpoint"
+        make(checkpoint, given.batches, given.files)
+        print(f"| {given.batches:,} batches, {given.files:,} files | measured | aim |\n|---|---|---|")
+        for name, arguments in {"inspect": ["inspect"], "verify --quick": ["verify", "--quick"]}.items():
+            rounds = [milliseconds(*arguments, "--json", str(checkpoint)) for _ in range(given.rounds)]
+            wall, cpu = (statistics.median(each) for each in zip(*rounds, strict=True))
+            print(f"| `checkpoint {name}` | {wall:.0f} ms (processor {cpu:.0f} ms) | 150 ms |")
+        took, megabytes = peak_megabytes(checkpoint)
+        print(f"| `checkpoint verify` (full) | {took:.1f} s | 60 s |")
+        print(f"| peak memory of it | {megabytes:.0f} MB | 500 MB |")
+
+
+if __name__ == "__main__":
+    main()

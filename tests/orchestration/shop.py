@@ -1,0 +1,97 @@
+"""A small pipeline in a folder of its own, and its lake in every state that `status` knows."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.names import StreamName
+from pipelines.streaming.run.ledger import append
+from pipelines.streaming.run.manifest import first_manifest, write_manifest
+from pipelines.streaming.run.results import BatchRecord
+from resources.targets import Target, resolve
+
+SOURCE = '''
+from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
+
+shop = Pipeline("shop", description="Orders.")
+
+
+@shop.stream(source=Feed("orders", from_json("n INT")), sink=DeltaAppend(), owners=["team:shop"])
+def orders(events):
+    """Every order."""
+    return events
+
+
+@shop.stream(source=orders.with_watermark("at", "1 hour"), sink=DeltaAppend())
+def unique(rows):
+    """Each order once."""
+    return rows.dropDuplicatesWithinWatermark(["n"])
+'''
+ORDERS = StreamName("shop", "orders")
+UNIQUE = StreamName("shop", "unique")
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A project with one pipeline of two streams.
+
+    Attributes:
+        root: Its folder, with tidemill.toml, a landing folder and a lake.
+    """
+
+    root: Path
+
+    @classmethod
+    def make(cls, root: Path, monkeypatch) -> "Shop":
+        """The project, made the one that commands find."""
+        module = f"shop_{uuid4().hex[:8]}"
+        (root / f"{module}.py").write_text(SOURCE, encoding="utf-8")
+        config = f'pipelines = ["{module}:shop"]\n[targets.dev]\nlake = "lake"\nlanding = "landing"\n'
+        (root / "tidemill.toml").write_text(config, encoding="utf-8")
+        (root / "landing" / "orders").mkdir(parents=True)
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        monkeypatch.delenv("TIDEMILL_TARGET", raising=False)
+        monkeypatch.setenv("TIDEMILL_CONFIG", str(root / "tidemill.toml"))
+        return cls(root)
+
+    @property
+    def target(self) -> Target:
+        return resolve()
+
+    def land(self, *names: str) -> None:
+        """Files for the feed."""
+        for name in names:
+            (self.root / "landing" / "orders" / name).write_text('{"n": 1}\n', encoding="utf-8")
+
+    def has_run(self, *names: str, failed: str = "") -> Path:
+        """What one run of `orders` over these files leaves behind; gives the checkpoint."""
+        self.land(*names)
+        lake = self.target.lake
+        checkpoint = lake.checkpoint(ORDERS, 1)
+        query_id = str(uuid4())
+        addresses = [f"file://{self.root}/landing/orders/{name}" for name in names]
+        logged = [json.dumps({"path": each, "timestamp": 1, "batchId": 0}) for each in addresses]
+        files = {
+            "metadata": json.dumps({"id": query_id}),
+            "sources/events/0": "\n".join(["v1", *logged]),
+            "offsets/0": 'v2\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\nevents:{"logOffset":0}',
+            "commits/0": 'v1\n{"nextBatchWatermarkMs":60000}',
+        }
+        for name, content in files.items():
+            place = checkpoint / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(content, encoding="utf-8")
+        bound = {"events": str(self.target.binding("orders"))}
+        manifest = first_manifest(bound).with_active(query_id=query_id, ledger_batch=0)
+        error = str(TerminalError(failed, stream=ORDERS)) if failed else None
+        write_manifest(
+            lake, ORDERS, manifest.with_last_run("run-1", "failed" if failed else "updated", error)
+        )
+        record = BatchRecord(
+            batch_id=0, run_id="run-1", generation=1, query_id=query_id, started_at="", state_rows=7
+        )
+        append(lake, ORDERS, [record])
+        return checkpoint

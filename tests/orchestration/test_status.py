@@ -1,0 +1,141 @@
+"""`tidemill status`: every state, from what runs leave in a lake, without a JVM."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestration.cli.status import app
+from pipelines.streaming.run.lease import held
+from tests.orchestration.shop import ORDERS, Shop
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    return Shop.make(tmp_path, monkeypatch)
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def status(*arguments: str) -> dict:
+    """`status --json` of `shop/orders`."""
+    document = json.loads(run("shop/orders", "--json", *arguments).stdout)
+    (stream,) = document["streams"]
+    return stream
+
+
+def test_a_stream_that_has_never_run(shop):
+    shop.land("a.json")
+
+    assert status() == {
+        "stream": "shop/orders",
+        "state": "never_run",
+        "backlog": 1,
+        "watermark": None,
+        "last_batch": None,
+        "last_run_at": None,
+        "generation": None,
+        "state_rows": None,
+    }
+
+
+def test_an_idle_stream(shop):
+    shop.has_run("a.json", "b.json")
+
+    found = status()
+
+    assert found.pop("last_run_at")
+    assert found == {
+        "stream": "shop/orders",
+        "state": "idle",
+        "backlog": 0,
+        "watermark": "1970-01-01T00:01:00.000+00:00",
+        "last_batch": 0,
+        "generation": 1,
+        "state_rows": 7,
+    }
+
+
+def test_a_stream_that_is_behind(shop):
+    shop.has_run("a.json")
+    shop.land("b.json", "c.json")
+
+    assert (status()["state"], status()["backlog"]) == ("behind", 2)
+
+
+def test_a_batch_that_was_killed_is_behind_without_new_input(shop):
+    checkpoint = shop.has_run("a.json")
+    (checkpoint / "commits/0").unlink()
+
+    assert (status()["state"], status()["backlog"]) == ("behind", 0)
+
+
+def test_a_running_stream(shop):
+    shop.has_run("a.json")
+
+    with held(shop.target.lake.control(ORDERS) / "lease", ORDERS, "run-2"):
+        assert status()["state"] == "running"
+    assert status()["state"] == "idle"
+
+
+def test_a_failed_stream_tells_why_and_exits_1(shop):
+    shop.has_run("a.json", failed="the broker was moved.")
+
+    result = run("shop/orders")
+
+    assert result.exit_code == 1
+    assert "shop/orders: the broker was moved." in " ".join(result.stderr.split())
+    assert status()["state"] == "failed"
+
+
+def test_a_damaged_checkpoint_is_corrupt(shop):
+    checkpoint = shop.has_run("a.json")
+    (checkpoint / "offsets/0").write_text("", encoding="utf-8")
+
+    found = run("shop/orders", "--json")
+
+    assert found.exit_code == 1
+    assert json.loads(found.stdout)["streams"][0]["state"] == "corrupt"
+    assert "offsets/0" in found.stderr
+
+
+def test_a_checkpoint_that_is_gone_is_corrupt(shop):
+    checkpoint = shop.has_run("a.json")
+    checkpoint.rename(checkpoint.with_name("moved"))
+
+    assert (status()["state"], status()["backlog"]) == ("corrupt", None)
+
+
+def test_a_source_that_cannot_be_looked_at(shop):
+    (shop.root / "landing/orders").rmdir()
+    result = run("shop/orders", "--json")
+    assert result.exit_code == 0
+    assert "mkdir -p" in result.stderr
+    assert (status()["state"], status()["backlog"]) == ("never_run", None)
+
+
+def test_the_table_for_people(shop):
+    shop.has_run("a.json")
+
+    result = run()
+
+    assert result.exit_code == 0
+    rows = [line.split()[:2] for line in result.stdout.splitlines() if line.startswith("shop/")]
+    assert rows == [["shop/orders", "idle"], ["shop/unique", "never_run"]]
+
+
+def test_neither_spark_nor_dagster_is_started(shop):
+    shop.has_run("a.json")
+    code = (
+        "import sys; from orchestration.cli.status import status_of; from resources.targets import resolve\n"
+        "target = resolve(); states = [status_of(stream, target).state for stream in target.streams()]\n"
+        "heavy = {'dagster', 'py4j', 'confluent_kafka', 'pyspark'} & set(sys.modules)\n"
+        "print(states, sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "['idle', 'never_run'] []"

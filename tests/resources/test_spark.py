@@ -1,0 +1,89 @@
+"""SparkResource: one target, one engine, nothing started before a session is asked for."""
+
+import pytest
+from dagster import asset, materialize
+from dagster_pyspark import LazyPySparkResource
+from pydantic import ValidationError
+
+from pipelines.streaming.sources.feed import FolderBinding
+from resources.spark import SparkResource
+
+FILE = """
+pipelines = []
+
+[targets.dev]
+lake = "dev-lake"
+
+[targets.dev.spark]
+master = "local[2]"
+
+[targets.dev.spark.conf]
+"spark.sql.ansi.enabled" = "false"
+
+[targets.shared]
+lake = "shared-lake"
+
+[targets.shared.spark]
+mode = "connect"
+remote = "sc://server:15002"
+"""
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path, monkeypatch):
+    (tmp_path / "tidemill.toml").write_text(FILE)
+    monkeypatch.setenv("TIDEMILL_CONFIG", str(tmp_path / "tidemill.toml"))
+    monkeypatch.delenv("TIDEMILL_TARGET", raising=False)
+
+
+def test_the_target_says_where_spark_runs():
+    settings = SparkResource().engine.settings
+    assert (settings.mode, settings.master) == ("local", "local[2]")
+    settings = SparkResource(target="shared").engine.settings
+    assert (settings.mode, settings.remote) == ("connect", "sc://server:15002")
+
+
+def test_the_environment_of_the_run_decides_the_target(monkeypatch):
+    resource = SparkResource()
+    monkeypatch.setenv("TIDEMILL_TARGET", "shared")
+    assert resource.places.name == "shared"
+
+
+def test_fields_come_before_the_target():
+    resource = SparkResource(mode="cluster", master="spark://host:7077", spark_config={"spark.cores.max": 4})
+    settings = resource.engine.settings
+    assert (settings.mode, settings.master) == ("cluster", "spark://host:7077")
+    assert settings.conf == {"spark.sql.ansi.enabled": "false", "spark.cores.max": "4"}
+
+
+def test_lake_and_landing_mean_what_the_flags_mean(tmp_path):
+    places = SparkResource(lake=str(tmp_path / "other"), landing=str(tmp_path / "in")).places
+    assert places.lake.root == tmp_path / "other"
+    assert places.binding("clicks") == FolderBinding(tmp_path / "in" / "clicks")
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(ValidationError, match="mode"):
+        SparkResource(mode="remote")
+
+
+def test_one_run_can_name_another_target():
+    seen = []
+
+    @asset
+    def report(spark: SparkResource) -> None:
+        seen.append(spark.places.name)
+
+    materialize(
+        [report],
+        resources={"spark": SparkResource()},
+        run_config={"resources": {"spark": {"config": {"target": "shared"}}}},
+    )
+    assert seen == ["shared"]
+
+
+def test_it_stands_wherever_dagsters_own_resource_is_asked_for():
+    resource = SparkResource()
+    assert isinstance(resource, LazyPySparkResource)
+    assert resource.engine is resource.engine
+    assert resource.engine._root is None

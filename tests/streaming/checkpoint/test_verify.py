@@ -1,0 +1,232 @@
+"""Each damage, what `verify` says of it, and nothing said of what is sound.
+
+The severities are those of what Spark 4.2 does on the next start: it was started on the same damage.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.streaming.checkpoint import Finding, verify
+from tests.streaming.checkpoint import handmade
+from tests.streaming.checkpoint.handmade import remove
+
+
+def codes(checkpoint: Path, level: str = "full", **how: int) -> list[tuple[str, str, str]]:
+    verdict = verify(checkpoint, level=level, **how)
+    return [(finding.severity, finding.code, finding.where) for finding in verdict.findings]
+
+
+def test_sound_checkpoints_have_no_findings(tmp_path: Path) -> None:
+    for make in (handmade.stateless, handmade.stateful):
+        checkpoint = make(tmp_path / make.__name__)
+        for level in ("quick", "full"):
+            assert codes(checkpoint, level) == []
+            assert verify(checkpoint, level=level).sound
+
+
+def test_what_spark_purges_is_not_missed(tmp_path: Path) -> None:
+    handmade.stateful(tmp_path, 6)
+    for batch in range(3):
+        remove(tmp_path / "offsets" / str(batch))
+        remove(tmp_path / "commits" / str(batch))
+    for partition in ("0", "1"):
+        handmade.delta(tmp_path, 4, partition=int(partition), suffix="snapshot")
+        for version in (1, 2, 3):
+            remove(tmp_path / "state" / "0" / partition / f"{version}.delta")
+    assert codes(tmp_path) == []
+
+
+def cut(file: str) -> Callable[[Path], None]:
+    def damage(checkpoint: Path) -> None:
+        data = (checkpoint / file).read_bytes()
+        handmade.write(checkpoint / file, data[: len(data) // 2])
+
+    return damage
+
+
+def empty(file: str) -> Callable[[Path], None]:
+    return lambda checkpoint: handmade.write(checkpoint / file, b"") and None
+
+
+def gone(*files: str) -> Callable[[Path], None]:
+    def damage(checkpoint: Path) -> None:
+        for file in files:
+            remove(checkpoint / file)
+
+    return damage
+
+
+def folder_gone(folder: str) -> Callable[[Path], None]:
+    return lambda checkpoint: shutil.rmtree(checkpoint / folder)
+
+
+def swapped(a: str, b: str) -> Callable[[Path], None]:
+    def damage(checkpoint: Path) -> None:
+        first, second = (checkpoint / a).read_bytes(), (checkpoint / b).read_bytes()
+        handmade.write(checkpoint / a, second)
+        handmade.write(checkpoint / b, first)
+
+    return damage
+
+
+def copied(a: str, b: str) -> Callable[[Path], None]:
+    return lambda checkpoint: handmade.write(checkpoint / b, (checkpoint / a).read_bytes()) and None
+
+
+ERRORS: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "metadata gone": (gone("metadata"), "missing-metadata", "metadata"),
+    "metadata empty": (empty("metadata"), "empty-file", "metadata"),
+    "metadata cut": (cut("metadata"), "unparseable-file", "metadata"),
+    "last offsets empty": (empty("offsets/3"), "empty-file", "offsets/3"),
+    "last offsets cut": (cut("offsets/3"), "unparseable-file", "offsets/3"),
+    "last offsets gone": (gone("offsets/3"), "commit-without-offsets", "commits/3"),
+    "offsets before gone": (gone("offsets/2"), "missing-file", "offsets/2"),
+    "offsets before cut": (cut("offsets/2"), "unparseable-file", "offsets/2"),
+    "last commit empty": (empty("commits/3"), "empty-file", "commits/3"),
+    "last commit cut": (cut("commits/3"), "unparseable-file", "commits/3"),
+    "commit copied on": (copied("commits/3", "commits/4"), "commit-without-offsets", "commits/4"),
+    "offsets folder gone": (folder_gone("offsets"), "commit-without-offsets", "commits/3"),
+    "last offsets swapped": (swapped("offsets/3", "offsets/2"), "offsets-go-back", "offsets/3"),
+    "commit gone, its sums not": (
+        lambda checkpoint: (checkpoint / "commits" / "3").unlink(),
+        "orphaned-sums",
+        "commits/.3.crc",
+    ),
+    "source log gone": (folder_gone("sources"), "source-log-behind", "sources/0"),
+    "last source entry gone": (gone("sources/0/3"), "source-log-behind", "sources/0"),
+    "a source entry gone": (gone("sources/0/1"), "source-log-gap", "sources/0/1"),
+    "a source entry cut": (cut("sources/0/1"), "unparseable-file", "sources/0/1"),
+    "a source entry empty": (empty("sources/0/2"), "empty-file", "sources/0/2"),
+    "a delta gone": (gone("state/0/1/3.delta"), "missing-state", "state/0/1/3.delta"),
+    "a delta empty": (empty("state/0/1/3.delta"), "empty-file", "state/0/1/3.delta"),
+    "a partition gone": (folder_gone("state/0/1"), "missing-state", "state/0/1/1.delta"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_where_the_next_start_fails_or_loses(tmp_path: Path, name: str) -> None:
+    damage, code, where = ERRORS[name]
+    damage(handmade.stateful(tmp_path))
+    for level in ("quick", "full"):
+        assert ("error", code, where) in codes(tmp_path, level)
+        assert not verify(tmp_path, level=level).sound
+    for finding in verify(tmp_path, level="full").findings:
+        assert finding.severity != "error" or finding.mend
+
+
+HARMLESS: dict[str, tuple[Callable[[Path], None], list[str]]] = {
+    "an older offset gone": (gone("offsets/1"), ["offsets-gap"]),
+    "an older offset cut": (cut("offsets/1"), ["unparseable-file"]),
+    "an older commit gone": (gone("commits/1"), ["commits-gap"]),
+    "commits gone": (folder_gone("commits"), ["missing-commits"]),
+    "older commits swapped": (swapped("commits/2", "commits/1"), ["watermark-mismatch"]),
+    "source entries swapped": (swapped("sources/0/2", "sources/0/1"), ["wrong-entry", "wrong-entry"]),
+    "source entry copied on": (copied("sources/0/3", "sources/0/4"), ["wrong-entry"]),
+    "operator metadata empty": (empty("state/0/_metadata/metadata"), ["empty-file"]),
+    "operator metadata gone": (gone("state/0/_metadata/metadata"), ["missing-operator-metadata"]),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_no_error_where_the_next_start_works(tmp_path: Path, name: str) -> None:
+    damage, expected = HARMLESS[name]
+    damage(handmade.stateful(tmp_path))
+    verdict = verify(tmp_path, level="full")
+    assert verdict.sound
+    assert [finding.code for finding in verdict.findings] == expected
+
+
+def test_a_source_entry_of_the_batch_that_is_repeated_must_be_its_own(tmp_path: Path) -> None:
+    remove(handmade.stateless(tmp_path) / "commits" / "3")
+    handmade.entry(tmp_path, 3, batch=2)
+    for level in ("quick", "full"):
+        assert codes(tmp_path, level) == [("error", "wrong-entry", "sources/0/3")]
+
+
+def test_a_wrong_sum_alone_is_a_warning(tmp_path: Path) -> None:
+    handmade.stateful(tmp_path)
+    for where in ("offsets/3", "commits/3", "metadata", "sources/0/3", "state/0/0/4.delta"):
+        sums = handmade.sidecar(tmp_path / where)
+        before = sums.read_bytes()
+        sums.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+        assert codes(tmp_path) == [("warning", "wrong-sum", where)]
+        sums.write_bytes(before)
+
+
+def test_state_that_a_wrong_sum_covers_is_read_to_the_block_sums(tmp_path: Path) -> None:
+    """LZ4 blocks carry their own sum, which Spark compares: damage inside one is no mere wrong sidecar."""
+    handmade.stateful(tmp_path)
+    block = (
+        b"LZ4Block" + bytes([0x15]) + (3).to_bytes(4, "little") * 2 + (0x12345).to_bytes(4, "little") + b"abc"
+    )
+    delta = tmp_path / "state" / "0" / "0" / "4.delta"
+    delta.write_bytes(block + handmade.EMPTY_STREAM)
+    assert ("error", "damaged-state", "state/0/0/4.delta") in codes(tmp_path)
+
+
+@pytest.mark.parametrize(("pinned", "severity"), [(True, "warning"), (False, "error")])
+def test_a_damaged_snapshot_with_an_older_way(tmp_path: Path, pinned: bool, severity: str) -> None:
+    """Spark 4.2 goes on to the deltas; older ones, told by what the checkpoint pins, fail."""
+    handmade.stateful(tmp_path)
+    handmade.write(handmade.delta(tmp_path, 4, suffix="snapshot"), b"")
+    if not pinned:
+        conf = {key: value for key, value in handmade.CONF.items() if "rowChecksum" not in key}
+        handmade.offsets(tmp_path, 3, json.dumps({"logOffset": 3}), watermark=30, conf=conf)
+    assert codes(tmp_path, "quick") == [(severity, "empty-file", "state/0/0/4.snapshot")]
+
+
+def test_a_missing_delta_below_a_snapshot_does_not_matter(tmp_path: Path) -> None:
+    handmade.stateful(tmp_path)
+    for partition in (0, 1):
+        handmade.delta(tmp_path, 3, partition=partition, suffix="snapshot")
+        remove(tmp_path / "state" / "0" / str(partition) / "2.delta")
+    assert codes(tmp_path) == []
+
+
+def test_state_without_offsets(tmp_path: Path) -> None:
+    handmade.stateful(tmp_path)
+    for folder in ("offsets", "commits"):
+        shutil.rmtree(tmp_path / folder)
+    assert ("error", "state-without-offsets", "state") in codes(tmp_path, "quick")
+
+
+def test_leftovers_are_counted_once(tmp_path: Path) -> None:
+    handmade.stateless(tmp_path)
+    for name in (".4.9c1b.tmp", ".4.77aa.tmp"):
+        (tmp_path / "commits" / name).write_text("x")
+    assert codes(tmp_path) == [("info", "leftover-temporary", "commits/.4.77aa.tmp")]
+
+
+@pytest.mark.parametrize(
+    ("sink_batch", "committed", "expected"),
+    [
+        (3, True, []),
+        (9, True, [("error", "sink-ahead")]),
+        (3, False, [("warning", "sink-has-uncommitted-batch")]),
+        (2, False, []),
+        (1, True, [("warning", "sink-behind")]),
+    ],
+)
+def test_the_sink_against_the_checkpoint(
+    tmp_path: Path, sink_batch: int, committed: bool, expected: list[tuple[str, str]]
+) -> None:
+    handmade.stateless(tmp_path)
+    if not committed:
+        remove(tmp_path / "commits" / "3")
+    found = codes(tmp_path, "quick", sink_batch=sink_batch)
+    assert [(severity, code) for severity, code, _ in found] == expected
+
+
+def test_findings_stand_by_severity_and_progress_reaches_its_end(tmp_path: Path) -> None:
+    handmade.stateful(tmp_path)
+    cut("offsets/1")(tmp_path)
+    remove(tmp_path / "sources" / "0" / "1")
+    told: list[tuple[int, int]] = []
+    verdict = verify(tmp_path, level="full", on_progress=lambda done, total: told.append((done, total)))
+    assert [finding.severity for finding in verdict.findings] == ["error", "warning"]
+    assert told[-1][0] == told[-1][1] > 0
+    assert isinstance(verdict.findings[0], Finding)

@@ -1,0 +1,104 @@
+"""Streams whose runs are killed, and the run that is killed: `python -m tests.streaming.fault_streams`."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import functions as F
+
+from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, QueryOptions, from_json
+
+ORDER = "order_id STRING, customer STRING, amount BIGINT, at TIMESTAMP"
+PAYMENT = "order_id STRING, paid_at TIMESTAMP"
+DELAY = "10 minutes"
+
+
+def _paused(column):
+    """The column as it is, or a task that touches a file and waits to be killed."""
+    marker = os.environ.get("TEST_PAUSE_TASK")
+    if not marker:
+        return column
+
+    def pause(value):
+        Path(marker).touch()
+        time.sleep(600)
+        return value
+
+    return F.udf(pause, "string")(column)
+
+
+def shop(*, changed: bool = False) -> Pipeline:
+    """The streams; `changed` is the code after an edit between the kill and the next run."""
+    pipeline = Pipeline("shop")
+
+    @pipeline.stream(
+        source=Feed("orders", value=from_json(ORDER), quarantine={"amount_positive": "amount > 0"}),
+        sink=DeltaAppend(),
+    )
+    def orders(events):
+        events = events.withColumn("order_id", _paused("order_id"))
+        return events.withColumn("note", F.lit("new")) if changed else events
+
+    @pipeline.stream(source=Feed("payments", value=from_json(PAYMENT)), sink=DeltaAppend())
+    def payments(events):
+        return events
+
+    @pipeline.stream(source=orders, sink=DeltaAppend())
+    def copied(orders):
+        return orders.select("order_id", "amount")
+
+    # After the edit two targets instead of one: foreachBatch instead of Spark's own sink.
+    @pipeline.stream(
+        source=orders.with_watermark("at", DELAY),
+        sink=[DeltaAppend(), DeltaAppend(name="archive")] if changed else DeltaAppend(),
+    )
+    def windows(orders):
+        return (
+            orders.groupBy(F.window("at", "5 minutes").alias("w"))
+            .agg(F.count("*").alias("n"))
+            .select("w.start", "n")
+        )
+
+    @pipeline.stream(source=orders.with_watermark("at", DELAY), sink=DeltaAppend())
+    def visits(orders):
+        sessions = orders.groupBy("customer", F.session_window("at", "5 minutes").alias("w"))
+        return sessions.agg(F.count("*").alias("n")).select("customer", "w.start", "n")
+
+    @pipeline.stream(
+        source={
+            "orders": orders.with_watermark("at", DELAY),
+            "payments": payments.with_watermark("paid_at", DELAY),
+        },
+        sink=DeltaAppend(),
+    )
+    def paid(orders, payments):
+        within = F.expr("o.order_id = p.order_id AND paid_at >= at AND paid_at <= at + INTERVAL 5 MINUTES")
+        joined = orders.alias("o").join(payments.alias("p"), within, "left")
+        return joined.select("o.order_id", "paid_at")
+
+    @pipeline.stream(
+        source=orders,
+        sink=DeltaMerge(keys=["customer"], sequence_by="n"),
+        query=QueryOptions(output_mode="update"),
+    )
+    def totals(orders):
+        return orders.groupBy("customer").agg(F.count("*").alias("n"), F.sum("amount").alias("amount"))
+
+    return pipeline
+
+
+def main() -> None:
+    """One run of one stream, in a process and a JVM of its own."""
+    from pipelines.streaming.lake import Lake
+    from pipelines.streaming.testing import Scratch
+    from resources.engine import Engine, SparkSettings
+
+    lake, landing, stream = sys.argv[1:]
+    engine = Engine(SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2))
+    scratch = Scratch(lake=Lake.at(lake), landing=Path(landing), sessions=engine)
+    scratch.run(shop()[stream])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,256 @@
+"""A run is killed at each point where it can hurt, and the next one makes it right.
+
+Each test kills a real process and its JVM with SIGKILL, looks at what the kill left in `offsets/` and
+`commits/`, runs again in another process, and compares the tables with plain Python over the input.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipelines.streaming.checkpoint import commit_batches, offset_batches, read_commit
+from pipelines.streaming.run import ledger
+from pipelines.streaming.testing import multiset
+from tests.streaming.fault_streams import shop
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DELAY = timedelta(minutes=10)
+WINDOW = timedelta(minutes=5)
+FOR_KILL = 150  # seconds until a child has come to its point, on a busy machine
+
+
+def minute(number):
+    return START + timedelta(minutes=number)
+
+
+def orders_of(minutes, customers=2):
+    return [
+        {"order_id": f"o{m}", "customer": f"c{m % customers}", "amount": m + 1, "at": minute(m).isoformat()}
+        for m in minutes
+    ]
+
+
+def payments_of(minutes):
+    return [{"order_id": f"o{m}", "paid_at": (minute(m) + timedelta(minutes=2)).isoformat()} for m in minutes]
+
+
+# Two arrivals; the second moves the watermark over windows, sessions and joins of the first.
+FIRST, SECOND = range(10), range(40, 50)
+ORDERS = orders_of(FIRST), orders_of(SECOND)
+PAYMENTS = payments_of(range(0, 10, 3)), payments_of(range(40, 50, 3))
+WATERMARK = minute(max(SECOND)) - DELAY
+PAID_WATERMARK = minute(49 + 2) - DELAY
+
+
+def expected_windows():
+    counts = Counter(START + (minute(m) - START) // WINDOW * WINDOW for m in (*FIRST, *SECOND))
+    return multiset((start, n) for start, n in counts.items() if start + WINDOW <= WATERMARK)
+
+
+def expected_visits():
+    """Orders come each minute, so a customer's visit is a whole arrival; the second is still open."""
+    starts = {customer: minute(customer) for customer in (0, 1)}
+    return multiset((f"c{customer}", start, 5) for customer, start in starts.items())
+
+
+def expected_paid():
+    paid = {p["order_id"]: datetime.fromisoformat(p["paid_at"]) for arrival in PAYMENTS for p in arrival}
+    watermark = min(WATERMARK, PAID_WATERMARK)
+    rows = []
+    for order in (order for arrival in ORDERS for order in arrival):
+        at = datetime.fromisoformat(order["at"])
+        if order["order_id"] in paid:
+            rows.append((order["order_id"], paid[order["order_id"]]))
+        elif at + WINDOW < watermark:
+            rows.append((order["order_id"], None))
+    return multiset(rows)
+
+
+def expected_totals():
+    totals = {}
+    for order in (order for arrival in ORDERS for order in arrival):
+        n, amount = totals.get(order["customer"], (0, 0))
+        totals[order["customer"]] = (n + 1, amount + order["amount"])
+    return multiset((customer, *total) for customer, total in totals.items())
+
+
+class Child:
+    """A run in a process group of its own, so that the process and its JVM die in the same instant."""
+
+    def __init__(self, scratch, stream, tmp_path, **environment):
+        self.marker = tmp_path / "reached"
+        self.log = tmp_path / "child.log"
+        command = [sys.executable, "-m", "tests.streaming.fault_streams"]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [*command, str(scratch.lake.root), str(scratch.landing), stream],
+                env=os.environ
+                | {"TIDEMILL_PAUSE_FILE": str(self.marker)}
+                | {k: str(v) for k, v in environment.items()},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill_when(self, condition):
+        """Kills in the moment in which the condition holds."""
+        deadline = time.monotonic() + FOR_KILL
+        try:
+            while not condition():
+                assert self.process.poll() is None, self.log.read_text()
+                assert time.monotonic() < deadline, self.log.read_text()
+                time.sleep(0.0005)
+        finally:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def killed_at(point, scratch, stream, tmp_path):
+    child = Child(scratch, stream, tmp_path, TIDEMILL_PAUSE_AT=point)
+    child.kill_when(child.marker.exists)
+
+
+def killed_in_tasks(scratch, stream, tmp_path):
+    marker = tmp_path / "task"
+    Child(scratch, stream, tmp_path, TEST_PAUSE_TASK=marker).kill_when(marker.exists)
+
+
+def killed_after_file(place, scratch, stream, tmp_path):
+    Child(scratch, stream, tmp_path).kill_when(place.exists)
+
+
+def checkpoint_of(scratch, stream):
+    return scratch.checkpoint(shop()[stream].name)
+
+
+def batches(scratch, stream):
+    """The newest batch in `offsets/` and in `commits/`."""
+    place = checkpoint_of(scratch, stream)
+    return max(offset_batches(place), default=-1), max(commit_batches(place), default=-1)
+
+
+def next_delta_version(scratch, stream):
+    log = scratch.lake.table(shop()[stream].name) / "_delta_log"
+    newest = max((int(place.stem) for place in log.glob("*.json")), default=-1)
+    return log / f"{newest + 1:020d}.json"
+
+
+def run_again(scratch, stream, *, changed=False):
+    scratch.run(shop(changed=changed)[stream])
+    offset, commit = batches(scratch, stream)
+    assert offset == commit
+    name = shop()[stream].name
+    written = sorted(line.batch_id for line in ledger.lines(scratch.lake, name))
+    assert written == list(range(commit + 1)), "the ledger has each batch once"
+
+
+def filled(scratch, *streams):
+    """The upstream tables with the first arrival, those streams run on it, and the second arrival waiting."""
+    made = shop()
+    scratch.run(made["orders"], [ORDERS[0]])
+    scratch.run(made["payments"], [PAYMENTS[0]])
+    for stream in streams:
+        scratch.run(made[stream])
+    scratch.run(made["orders"], [ORDERS[1]])
+    scratch.run(made["payments"], [PAYMENTS[1]])
+
+
+BAD = {"order_id": "bad", "customer": "c0", "amount": 0, "at": START.isoformat()}
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["same code", "changed code"])
+@pytest.mark.parametrize("point", ["before-batch", "after-quarantine", "after-target"])
+def test_an_ingest_that_was_killed(scratch, tmp_path, point, changed):
+    orders = shop()["orders"]
+    scratch.run(orders, [[*ORDERS[0], BAD]])
+    scratch.arrive(orders, "events", [*ORDERS[1], BAD])
+    killed_at(point, scratch, "orders", tmp_path)
+    assert batches(scratch, "orders") == (1, 0)
+    run_again(scratch, "orders", changed=changed)
+    expected = multiset((o["order_id"],) for arrival in ORDERS for o in arrival)
+    assert scratch.rows(orders, "order_id") == expected
+    assert sum(scratch.quarantined(orders).values()) == 2
+
+
+def test_tasks_that_were_killed(scratch, tmp_path):
+    orders = shop()["orders"]
+    scratch.arrive(orders, "events", [*ORDERS[0], BAD])
+    killed_in_tasks(scratch, "orders", tmp_path)
+    assert batches(scratch, "orders") == (0, -1)
+    run_again(scratch, "orders")
+    assert scratch.rows(orders, "order_id") == multiset((o["order_id"],) for o in ORDERS[0])
+    assert sum(scratch.quarantined(orders).values()) == 1
+
+
+def test_a_run_that_was_killed_before_its_ledger(scratch, tmp_path):
+    filled(scratch, "copied")
+    killed_at("before-ledger", scratch, "copied", tmp_path)
+    offset, commit = batches(scratch, "copied")
+    assert offset == commit == 1
+    run_again(scratch, "copied")
+    name = shop()["copied"].name
+    assert {line.batch_id: line.reconstructed for line in ledger.lines(scratch.lake, name)} == {
+        0: False,
+        1: True,
+    }
+    by_batch = {line.batch_id: line for line in ledger.lines(scratch.lake, name)}
+    assert by_batch[1].rows_written == len(ORDERS[1])
+    expected = multiset((o["order_id"], o["amount"]) for arrival in ORDERS for o in arrival)
+    assert scratch.rows(shop()["copied"]) == expected
+
+
+def test_a_native_append_that_was_killed_after_its_offsets(scratch, tmp_path):
+    filled(scratch, "copied")
+    killed_after_file(checkpoint_of(scratch, "copied") / "offsets" / "1", scratch, "copied", tmp_path)
+    assert batches(scratch, "copied")[0] == 1
+    run_again(scratch, "copied")
+    expected = multiset((o["order_id"], o["amount"]) for arrival in ORDERS for o in arrival)
+    assert scratch.rows(shop()["copied"]) == expected
+
+
+def test_a_merge_that_was_killed_after_its_commit(scratch, tmp_path):
+    filled(scratch, "totals")
+    killed_at("after-target", scratch, "totals", tmp_path)
+    assert batches(scratch, "totals") == (1, 0)
+    run_again(scratch, "totals")
+    assert scratch.rows(shop()["totals"], "customer", "n", "amount") == expected_totals()
+
+
+EXPECTED = {"windows": expected_windows, "visits": expected_visits, "paid": expected_paid}
+
+
+@pytest.mark.parametrize(
+    ("stream", "changed"),
+    [("windows", False), ("windows", True), ("visits", False), ("paid", False)],
+)
+def test_a_stateful_append_that_was_killed_between_delta_and_spark(scratch, tmp_path, stream, changed):
+    """Delta has the batch, `commits/` has not: Spark alone would skip it and lose its watermark."""
+    filled(scratch, stream)
+    offset, _ = batches(scratch, stream)
+    place = checkpoint_of(scratch, stream)
+    killed_after_file(next_delta_version(scratch, stream), scratch, stream, tmp_path)
+    assert batches(scratch, stream) == (offset + 1, offset), "killed too late: the batch is committed"
+    run_again(scratch, stream, changed=changed)
+    assert scratch.rows(shop()[stream]) == EXPECTED[stream]()
+    watermark = min(WATERMARK, PAID_WATERMARK) if stream == "paid" else WATERMARK
+    assert read_commit(place, max(commit_batches(place))).next_watermark_ms == watermark.timestamp() * 1000
+
+
+@pytest.mark.parametrize("stream", ["windows", "paid"])
+def test_a_run_that_was_killed_before_its_no_data_batch(scratch, tmp_path, stream):
+    """The data batch is done, the batch that gives out what its watermark closed never ran."""
+    filled(scratch, stream)
+    offset, _ = batches(scratch, stream)
+    place = checkpoint_of(scratch, stream)
+    killed_after_file(place / "commits" / str(offset + 1), scratch, stream, tmp_path)
+    assert batches(scratch, stream)[1] == offset + 1
+    run_again(scratch, stream)
+    assert scratch.rows(shop()[stream]) == EXPECTED[stream]()
+    control = scratch.lake.control(shop()[stream].name)
+    assert (control / "repairs").exists() or batches(scratch, stream)[0] > offset + 1
