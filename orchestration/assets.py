@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from dagster import (
     AssetCheckKey,
@@ -30,7 +30,7 @@ from pipelines.streaming.run.graph import Run
 from resources.spark import SparkResource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Mapping
 
     from dagster import UnresolvedAssetJobDefinition
 
@@ -97,7 +97,7 @@ def _run(
     run = Run(selected, places=spark.places, sessions=spark.engine, run_id=context.run_id)
     try:
         # Closing cancels the queries, too, where Dagster gives up between two results.
-        with closing(cast("Generator[StreamResult]", run.results())) as results:
+        with closing(run.results()) as results:
             for result in results:
                 key = keys[result.stream]
                 yield from _report(context, streams[key], key, result, spark.places.lake)

@@ -184,5 +184,5 @@ def test_a_failed_stream_takes_along_what_depends_on_it_and_says_so_by_name(runs
 def test_the_error_and_sparks_own_log_are_in_the_compute_log_with_the_streams_name(runs):
     lines = runs[0]["logs"].splitlines()
     assert any("case/broken: [" in line for line in lines)
-    assert any("ERROR MicroBatchExecution: Query case/broken" in line for line in lines)
+    assert any("MicroBatchExecution: Query case/broken" in line for line in lines)
     assert any("no way" in line for line in lines)

@@ -37,7 +37,7 @@ def shop(*, changed: bool = False) -> Pipeline:
         sink=DeltaAppend(),
     )
     def orders(events):
-        events = events.withColumn("order_id", _paused("order_id"))
+        events = events.withColumn("order_id", _paused(F.col("order_id")))
         return events.withColumn("note", F.lit("new")) if changed else events
 
     @pipeline.stream(source=Feed("payments", value=from_json(PAYMENT)), sink=DeltaAppend())

@@ -78,10 +78,12 @@ def _metadata(folder: Folder, damage: Damage, found: Findings, *, begun: bool) -
 def _strange_names(folder: Folder, found: Findings) -> None:
     """Names that a JVM reads as a number and we do not, such as `007`: Spark takes them for batches."""
     for log in ("offsets", "commits"):
-        batches = {str(batch) for batch in batches_in(folder, log)}
-        for name in folder.names(log):
-            digits = name[1:] if name[:1] in {"+", "-"} else name
-            if name not in batches and digits.isdecimal():
+        visible = [name for name in folder.names(log) if not name.startswith(".")]
+        batches = batches_in(folder, log)
+        if len(visible) == len(batches):
+            continue
+        for name in sorted(set(visible) - {str(batch) for batch in batches}):
+            if name.removeprefix("+").removeprefix("-").isdecimal():
                 found.add(
                     "error",
                     "strange-name",

@@ -13,7 +13,7 @@ from pipelines.streaming.checkpoint.errors import CheckpointFormatError, FileAbs
 from pipelines.streaming.checkpoint.file_sums import crc32c, parse_file_sum
 from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.logfile import batch_number, is_long, parse_json, parse_object
-from pipelines.streaming.checkpoint.lz4 import Lz4FormatError, check_framing, check_sums
+from pipelines.streaming.checkpoint.lz4 import Lz4FormatError, check_framing, check_sums, ends_whole
 from pipelines.streaming.checkpoint.operators import parse_operator
 from pipelines.streaming.checkpoint.rocksdb import check_members, snapshot_tables
 from pipelines.streaming.checkpoint.schema_file import parse_schema
@@ -122,13 +122,16 @@ class Contents:
         if item.kind == "file" and item.size == 0:
             raise CheckpointFormatError(path, "The file is empty.", code="empty-file")
         archive = path.endswith((".zip", ".sst"))
+        stream = self.codec == LZ4 and not archive
         with self.folder.opened(path) as file:
             if path.endswith(".zip"):
                 snapshot_tables(path, file)
                 if self.full:
                     check_members(path, file)
-            elif self.full and self.codec == LZ4 and not archive:
+            elif stream and self.full:
                 self._stream(path, file, item.size)
+            elif stream and not ends_whole(file, item.size):
+                raise CheckpointFormatError(path, "It is damaged: it is cut off.", code="damaged-state")
         self._spark_sum(path, item.size)
         # Hadoop compares the sums when it copies an archive out, not when it opens a delta or a changelog.
         if archive and self.full and self.sum_matches(path) is False:
@@ -145,10 +148,9 @@ class Contents:
 
     def _spark_sum(self, path: str, size: int) -> None:
         beside = f"{path}.crc"
-        try:
-            expected = parse_file_sum(beside, self.folder.read(beside))
-        except FileAbsentError:
+        if self.folder.item(beside) is None:
             return
+        expected = parse_file_sum(beside, self.folder.read(beside))
         if expected.size != size:
             raise CheckpointFormatError(
                 path, f"It has {size} bytes; its sum is that of {expected.size}.", code="damaged-state"

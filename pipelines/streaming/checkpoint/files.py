@@ -11,10 +11,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO, Literal
 
 from pipelines.streaming.checkpoint.errors import CheckpointFormatError, FileAbsentError
+from pipelines.streaming.checkpoint.logfile import batch_number
 
 MAX_FILE_BYTES = 64 << 20
 """The most that is read of a file that Spark itself reads at once (an offset, a commit, a schema)."""
@@ -50,10 +51,15 @@ class Folder:
     Attributes:
         root: The folder, its own symbolic links resolved.
         address: The path as it was given.
+
+    The names in a folder and its real place are remembered: one object sees one moment of each folder.
     """
 
     root: str
     address: str
+    _names: dict[str, list[str]] = field(default_factory=dict, repr=False, compare=False)
+    _numbers: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _places: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> "Folder":
@@ -72,11 +78,21 @@ class Folder:
         Raises:
             CheckpointFormatError: the folder is outside or unreadable.
         """
-        with _translated(folder):
-            try:
-                return os.listdir(self._inside(folder))
-            except (FileNotFoundError, NotADirectoryError):
-                return []
+        if folder not in self._names:
+            with _translated(folder):
+                try:
+                    self._names[folder] = os.listdir(self._inside(folder))
+                except (FileNotFoundError, NotADirectoryError):
+                    self._names[folder] = []
+        return self._names[folder]
+
+    def numbers(self, folder: str) -> list[int]:
+        """The names in a folder that are numbers, ascending; raises as `names` does."""
+        if folder not in self._numbers:
+            digits = [name for name in self.names(folder) if name.isdigit()]
+            found = (batch_number(name) for name in digits)
+            self._numbers[folder] = sorted(number for number in found if number is not None)
+        return self._numbers[folder]
 
     def items(self, folder: str) -> list[Item]:
         """What is in a folder, by name; empty where there is no such folder; raises as `names` does."""
@@ -177,6 +193,14 @@ class Folder:
 
     def _inside(self, path: str) -> str:
         """The real place of a path, which must be below the root."""
+        parent, _, name = path.rpartition("/")
+        if parent not in self._places:
+            self._places[parent] = self._resolved(parent)
+        place = os.path.join(self._places[parent], name)
+        plain = name not in {"", ".", ".."} and not os.path.islink(place)
+        return place if plain else self._resolved(path)
+
+    def _resolved(self, path: str) -> str:
         real = os.path.realpath(os.path.join(self.root, path))
         if real != self.root and not real.startswith(self.root.rstrip(os.sep) + os.sep):
             raise CheckpointFormatError(

@@ -22,6 +22,12 @@ class Lz4FormatError(ValueError):
     """The bytes are no such stream, or it is cut off."""
 
 
+def ends_whole(file: BinaryIO, size: int) -> bool:
+    """Whether a stream of so many bytes ends with the block that ends it."""
+    file.seek(max(0, size - _HEADER.size))
+    return file.read(_HEADER.size).startswith(MAGIC) and size >= _HEADER.size
+
+
 def check_framing(file: BinaryIO, size: int) -> None:
     """Walks over the blocks of a stream without unpacking them.
 

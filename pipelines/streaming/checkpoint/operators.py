@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from pipelines.streaming.checkpoint.errors import CheckpointFormatError, FileAbsentError
 from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.logfile import (
-    batch_number,
     parse_object,
     shown,
     versioned_lines,
@@ -71,26 +70,17 @@ def store_folder(operator: int, partition: int, store: str) -> str:
 
 def operator_ids(folder: Folder) -> list[int]:
     """The operators that have a folder, ascending."""
-    numbers = (batch_number(name) for name in folder.names("state"))
-    return sorted(number for number in numbers if number is not None)
+    return folder.numbers("state")
 
 
-def read_operator(folder: Folder, operator: int, *, batch_id: int | None = None) -> Operator:
-    """One operator, from its metadata, or from its folders where it has none.
-
-    Args:
-        folder: The checkpoint.
-        operator: Its id.
-        batch_id: The newest batch whose metadata counts (version 2 has a file a run); None: the newest.
+def read_operator(folder: Folder, operator: int) -> Operator:
+    """One operator, from its metadata (of version 2, the newest: there is one for each run), or its folders.
 
     Raises:
         CheckpointFormatError: the metadata is damaged or of an unknown version.
     """
     place = f"state/{operator}/_metadata"
-    numbers = [batch_number(name) for name in folder.names(f"{place}/v2")]
-    batches = [
-        number for number in numbers if number is not None and (batch_id is None or number <= batch_id)
-    ]
+    batches = folder.numbers(f"{place}/v2")
     where = f"{place}/v2/{max(batches)}" if batches else f"{place}/metadata"
     try:
         described = parse_operator(operator, folder.read(where), where)
@@ -156,8 +146,7 @@ def _field(where: str, fields: dict[str, Any], name: str, kind: type[T]) -> T:
 def operator_from_folders(folder: Folder, operator: int) -> Operator:
     """What the folders tell of an operator: the highest partition, and the stores of partition 0."""
     place = f"state/{operator}"
-    numbers = [batch_number(name) for name in folder.names(place)]
-    partitions = max((number for number in numbers if number is not None), default=-1) + 1
+    partitions = max(folder.numbers(place), default=-1) + 1
     named = [
         item.name
         for item in folder.items(f"{place}/0")

@@ -36,7 +36,7 @@ class SourceFile:
     entry: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class LogEntry:
     """One file of a source's log.
 
@@ -62,8 +62,8 @@ class LogEntry:
 
 def log_entries(names: list[str]) -> list[LogEntry]:
     """The entries among the names of a source's folder, ascending."""
-    found = (LogEntry.parse(name) for name in names)
-    return sorted(entry for entry in found if entry)
+    found = (LogEntry.parse(name) for name in names if not name.startswith("."))
+    return sorted((entry for entry in found if entry), key=lambda entry: (entry.number, entry.compact))
 
 
 def needed_entries(entries: list[LogEntry]) -> list[LogEntry]:

@@ -13,7 +13,7 @@ from typing import Literal
 from pipelines.streaming.checkpoint.commits import CommitEntry, parse_commit
 from pipelines.streaming.checkpoint.errors import CheckpointFormatError, FileAbsentError, NotACheckpointError
 from pipelines.streaming.checkpoint.files import Folder
-from pipelines.streaming.checkpoint.logfile import batch_number, decode, parse_object, shown
+from pipelines.streaming.checkpoint.logfile import decode, parse_object, shown
 from pipelines.streaming.checkpoint.offsets import OffsetEntry, parse_offsets
 
 _QUERY_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
@@ -120,7 +120,7 @@ def tail_of(folder: Folder) -> Tail:
         latest_offset=latest_offset,
         latest_commit=latest_commit,
         committed_offsets=committed,
-        stateful=any(batch_number(name) is not None for name in folder.names("state")),
+        stateful=bool(folder.numbers("state")),
     )
 
 
@@ -144,8 +144,7 @@ def query_id(folder: Folder) -> str | None:
 
 def batches_in(folder: Folder, log: str) -> list[int]:
     """The batches that have a file in `offsets` or `commits`, ascending."""
-    numbers = (batch_number(name) for name in folder.names(log))
-    return sorted(number for number in numbers if number is not None)
+    return folder.numbers(log)
 
 
 def newest(batches: Iterable[int]) -> int | None:

@@ -107,6 +107,12 @@ class Execution:
     def _query(self) -> None:
         spark = self.sessions.new()
         confs = self.stream.query.confs(self.sessions.default_partitions())
+        committed = self.plan.tail.committed_offsets
+        if committed is not None and "spark.sql.shuffle.partitions" not in committed.conf:
+            # Spark 4.2 leaves the shuffle partitions out of a query's first offsets, and fails with None.get when
+            # it compares them with those of a batch to be repeated, to see an offline repartition of the state
+            # that was broken off. That batch has them in any case, so there was none here.
+            confs["spark.sql.streaming.checkUnfinishedRepartitionOnRestart"] = "false"
         for key, value in confs.items():
             spark.conf.set(key, value)
         self.lease.tell_jvm(classic.jvm_pid(spark))

@@ -17,7 +17,12 @@ from pipelines.streaming.names import StreamName
 from pipelines.streaming.sinks.merge import NULL_KEY_MARK
 
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
-_OUTER = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"}
+_OUTER = {
+    "STREAM_FAILED",
+    "FOREACH_BATCH_USER_FUNCTION_ERROR",
+    "FOREACH_USER_FUNCTION_ERROR",
+    "TASK_WRITE_FAILED",
+}
 _MESSAGE_LIMIT = 400
 
 _TRANSIENT = re.compile(

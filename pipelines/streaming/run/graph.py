@@ -6,7 +6,7 @@ once; the streams run in worker threads.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, Queue
 from threading import Event
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 MOST_SIDE_BY_SIDE = 4
 ATTEMPTS = 3
 POLL_SECONDS = 0.2
-# A canceled query gets 4 s to stop (run/progress.py); the rest of a run's 5 s is for its lease.
-CANCEL_SECONDS = 4.5
+# A canceled query gets 3 s to stop (run/progress.py); the rest of a run's 5 s is for its lease and for Dagster.
+CANCEL_SECONDS = 3.5
 
 
 class Run:
@@ -67,23 +67,21 @@ class Run:
         self._leases: dict[StreamName, lease.Lease] = {}
         self._plans: dict[StreamName, Plan] = {}
 
-    def results(self) -> Iterator[StreamResult]:
+    def results(self) -> Generator[StreamResult, None, None]:
         """Runs the streams, and gives each one's result as it ends.
 
         An interrupt in the thread that iterates cancels all queries, waits for them a few seconds, and is
         raised again; `finished` then has what became of every stream that was running.
         """
         open_streams = {stream.name: stream for stream in self._streams}
-        for result in self._decided():
-            open_streams.pop(result.stream)
-            self.finished.append(result)
-            yield result
-        if not open_streams:
-            return
         ended: Queue[StreamResult] = Queue()
         running: set[StreamName] = set()
         pool = ThreadPoolExecutor(self._workers, thread_name_prefix="stream")
         try:
+            for result in self._decided():
+                open_streams.pop(result.stream)
+                self.finished.append(result)
+                yield result
             while open_streams:
                 for name, stream in list(open_streams.items()):
                     if name not in running and not self._waits_for(stream, open_streams):

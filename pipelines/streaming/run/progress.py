@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.2
 # What a query gets to stop in; a run must end within 5 s of the request.
-STOP_SECONDS = 4.0
+STOP_SECONDS = 3.0
 # Stateful operators that count rows as they come; an aggregation counts groups after a partial aggregation.
 _COUNTS_ROWS = ("dedup", "symmetricHashJoin", "flatMapGroups", "transformWithState", "applyInPandas")
 

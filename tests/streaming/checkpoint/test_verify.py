@@ -194,6 +194,12 @@ def test_state_without_offsets(tmp_path: Path) -> None:
     assert ("error", "state-without-offsets", "state") in codes(tmp_path, "quick")
 
 
+@pytest.mark.parametrize("name", ["007", "+9", "-1"])
+def test_a_name_that_only_a_jvm_takes_for_a_batch(tmp_path: Path, name: str) -> None:
+    handmade.write(handmade.stateless(tmp_path) / "offsets" / name, "v1")
+    assert ("error", "strange-name", f"offsets/{name}") in codes(tmp_path, "quick")
+
+
 def test_leftovers_are_counted_once(tmp_path: Path) -> None:
     handmade.stateless(tmp_path)
     for name in (".4.9c1b.tmp", ".4.77aa.tmp"):

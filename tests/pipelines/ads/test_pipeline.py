@@ -1,0 +1,125 @@
+"""The whole `ads` pipeline, through our runner, against the oracle: files, Kafka, late rows, any cut into runs."""
+
+import os
+import random
+import shutil
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipelines.ads import ads
+from pipelines.ads.generate import generate, produce
+from pipelines.streaming.checkpoint import read_offset
+from pipelines.streaming.sources import KafkaCluster
+from pipelines.streaming.sources.feed import TopicBinding
+from tests.pipelines.ads import oracle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pipelines.streaming.testing import Scratch
+
+EVENTS = 14_000  # a little under four hours of event time, so that windows, sessions and joins close
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def plain(value):
+    """A value as the oracle writes it."""
+    if isinstance(value, datetime):
+        return (value - EPOCH) // timedelta(microseconds=1)
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def tables(scratch: "Scratch"):
+    """Every table of the pipeline as the oracle writes it."""
+    found = {}
+    for table, columns in oracle.COLUMNS.items():
+        stream, _, quarantine = table.partition("__")
+        if quarantine:
+            rows = scratch.quarantined(ads[stream], *columns)
+            found[table] = Counter({(raw, tuple(sorted(rules))): n for (raw, rules), n in rows.items()})
+        else:
+            rows = scratch.rows(ads[stream], *columns)
+            found[table] = Counter({tuple(map(plain, row)): n for row, n in rows.items()})
+    return found
+
+
+def assert_equal(found, expected: oracle.Expected):
+    for table in oracle.COLUMNS:
+        missing, surplus = expected[table] - found[table], found[table] - expected[table]
+        assert missing == surplus, (  # disjoint, so equal only if both are empty
+            f"{table}: {missing.total()} rows missing, such as {list(missing)[:2]}; "
+            f"{surplus.total()} too many, such as {list(surplus)[:2]}"
+        )
+
+
+def run_all(scratch: "Scratch"):
+    results = scratch.run_all(ads)
+    assert not [str(result.error) for result in results if result.error]
+    return {result.stream.stream: result for result in results}
+
+
+def arrive(scratch: "Scratch", prepared: "Path", pieces: list[str], started: int):
+    """Moves the files of some pieces into the landing place, read in this order."""
+    for number, piece in enumerate(pieces):
+        for feed in oracle.FEED_OF.values():
+            if (prepared / feed / piece).exists():
+                place = scratch.landing / feed / piece
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(prepared / feed / piece, place)
+                os.utime(place, (started + number, started + number))
+
+
+@pytest.mark.parametrize(("runs", "shuffled"), [(1, False), (3, True), (7, False)])
+def test_every_table_is_the_oracles_however_the_input_is_cut(scratch, tmp_path, runs, shuffled):
+    generate(out=tmp_path / "prepared", events=EVENTS, seed=11, files=14)
+    pieces = sorted({place.name for place in (tmp_path / "prepared").rglob("*.json")})
+    size = -(-len(pieces) // runs)
+    for start in range(0, len(pieces), size):
+        chunk = pieces[start : start + size]
+        if shuffled:
+            random.Random(start).shuffle(chunk)
+        arrive(scratch, tmp_path / "prepared", chunk, 1_700_000_000 + start)
+        run_all(scratch)
+    assert_equal(tables(scratch), oracle.expected(tmp_path / "prepared"))
+
+
+def test_late_rows_are_counted_and_left_out_as_the_watermarks_say(scratch):
+    counted, batches, seen = 0, {"unique_impressions": [], "unique_clicks": []}, Counter()
+    start = 0
+    for events in (10_000, 6_000):
+        amounts = generate(out=scratch.landing, events=events, seed=7, files=3, start=start)
+        start = amounts.next_start
+        results = run_all(scratch)
+        counted += results["unique_impressions"].late.count
+        lines = oracle.records_of(scratch.landing)
+        for stream, source in (("unique_impressions", "impressions"), ("unique_clicks", "clicks")):
+            of_feed = Counter(lines[oracle.FEED_OF[source]])
+            new = list((of_feed - seen).elements())
+            rows = oracle.parse(source, new)[0]
+            for batch in results[stream].batches:
+                offsets = read_offset(scratch.checkpoint(ads[stream].name), batch.batch_id)
+                batches[stream].append(
+                    oracle.Batch(rows=rows if batch.rows_read else [], watermark_ms=offsets.watermark_ms)
+                )
+        seen = sum((Counter(of) for of in lines.values()), Counter())
+    expected = oracle.expected(scratch.landing, batches)
+    assert amounts.feeds["ad-impressions"].late == counted == expected.late["unique_impressions"] > 0
+    assert_equal(tables(scratch), expected)
+
+
+@pytest.mark.kafka
+def test_the_same_through_a_broker(scratch, broker, tmp_path):
+    cluster = KafkaCluster(bootstrap=broker.bootstrap)
+    for feed in oracle.FEED_OF.values():
+        scratch.bindings[feed] = TopicBinding(cluster, feed)
+    start = 0
+    for events in (9_000, 5_000):
+        produce(bootstrap=broker.bootstrap, events=events, seed=5, start=start, late=0)
+        start = generate(
+            out=tmp_path / "files", events=events, seed=5, files=2, start=start, late=0
+        ).next_start
+        run_all(scratch)
+    assert_equal(tables(scratch), oracle.expected(tmp_path / "files"))
