@@ -172,7 +172,7 @@ def batches_table(batches: "Sequence[BatchRecord]") -> str:
             batch.rows_read,
             batch.rows_written,
             batch.rows_quarantined,
-            batch.late.count,
+            batch.late.count if batch.late else None,
             None
             if "triggerExecution" not in batch.milliseconds
             else batch.milliseconds["triggerExecution"] / 1000,

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 SparkMode = Literal["local", "connect", "cluster"]
 
 
@@ -54,14 +56,14 @@ def application_confs(settings: SparkSettings) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # The JVM reads it before Spark's own default, which prints a page of warnings at every start.
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}",
         **(
             {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             if settings.mode == "local"
             else {}
         ),
         **settings.conf,
+        # The JVM reads our log settings before Spark's own, which print a page of warnings at every start.
+        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} {settings.conf.get(_JAVA_OPTIONS, '')}",
     }
 
 

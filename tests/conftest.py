@@ -10,7 +10,9 @@ from resources.engine import Engine, SparkSettings
 @pytest.fixture(scope="session")
 def sessions():
     """Sessions of one small local Spark, started by the first test that needs it."""
-    engine = Engine(SparkSettings(master="local[2]", driver_memory="1500m", shuffle_partitions=2))
+    # Tests are many small queries: code that is compiled fast beats code that runs fast.
+    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    engine = Engine(SparkSettings(master="local[2]", driver_memory="1500m", shuffle_partitions=2, conf=conf))
     yield engine
     engine.stop()
 

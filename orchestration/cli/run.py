@@ -94,12 +94,12 @@ def run_streams(
         with console.status("looking at what waits ...") as status:
             for result in running.results():
                 shown += 1
-                console.print(line(result, width))
+                console.print(line(result, width), soft_wrap=True)
                 status.update(f"{shown} of {len(streams)} streams done ...")
     except KeyboardInterrupt:
         interrupted = True
         for result in running.finished[shown:]:
-            console.print(line(result, width))
+            console.print(line(result, width), soft_wrap=True)
     finally:
         engine.stop()
     return running.finished, interrupted

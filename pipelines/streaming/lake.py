@@ -3,7 +3,7 @@
 ```
 <lake>/tables/<pipeline>/<stream>/                       Delta; <stream>__quarantine beside it
 <lake>/checkpoints/<pipeline>/<stream>/<generation>/     Spark's own files
-<lake>/control/<pipeline>/<stream>/                      manifest.json, lease/, pins/
+<lake>/control/<pipeline>/<stream>/                      manifest.json, pins.json, lease/
 <lake>/ledger/pipeline=<p>/stream=<s>/<run>.jsonl        one line a micro-batch
 ```
 """

@@ -7,7 +7,8 @@ from typing import Self
 
 from pipelines.streaming.errors import DefinitionError
 
-RESERVED_PIPELINES = frozenset({"streaming"})
+# Our own package, and the first parts of the asset keys of what is outside the lake.
+RESERVED_PIPELINES = frozenset({"streaming", "feed", "kafka", "files", "delta"})
 MAX_LENGTH = 80  # a checkpoint path holds two names, and some file systems stop at 255 bytes a name
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")

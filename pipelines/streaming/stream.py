@@ -151,7 +151,7 @@ class Pipeline:
     def __post_init__(self) -> None:
         valid_name(self.name, what="pipeline")
         if self.name in RESERVED_PIPELINES:
-            raise DefinitionError(f"pipeline name {self.name!r} is reserved for Tidemill's own package.")
+            raise DefinitionError(f"pipeline name {self.name!r} is reserved for Tidemill itself.")
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(self._streams.values())

@@ -95,7 +95,8 @@ def main() -> None:
     from resources.engine import Engine, SparkSettings
 
     lake, landing, stream = sys.argv[1:]
-    engine = Engine(SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2))
+    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    engine = Engine(SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, conf=conf))
     scratch = Scratch(lake=Lake.at(lake), landing=Path(landing), sessions=engine)
     scratch.run(shop()[stream])
 

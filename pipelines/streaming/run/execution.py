@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,8 +35,6 @@ from pipelines.streaming.sources import DeltaSource, StreamReading
 from pipelines.streaming.sources.source import Opening, Places
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from pipelines.streaming.stream import Stream
@@ -73,7 +72,6 @@ class Execution:
     _manifest: Manifest = field(init=False)
     _records: dict[int, BatchRecord] = field(init=False, default_factory=dict)
     _log_version: int = field(init=False, default=0)
-    _commits: dict[int, delta_log.Commit] = field(init=False, default_factory=dict)
 
     @property
     def stream(self) -> "Stream":
@@ -175,7 +173,7 @@ class Execution:
                 version = delta_log.latest_version(self.places.lake.table(source.stream))
                 mend = f"Run it first: tidemill run +{self.stream.name}"
             elif isinstance(source, DeltaSource):
-                version = delta_log.latest_version(self.places.lake.root / source.path)
+                version = delta_log.latest_version(Path(source.path))
                 mend = "Correct the path, or make the table."
             else:
                 continue
@@ -218,6 +216,7 @@ class Execution:
                     sinks=stream.sinks,
                     fingerprint=built.fingerprint,
                     static_versions=pins,
+                    repeat=once,
                     ingest=built.ingest,
                     expect=stream.expect if built.ingest is not None else (),
                 )
@@ -231,7 +230,6 @@ class Execution:
             wait(running, self.canceled, lambda batches: self._note(batches, pins), seconds=seconds)
         finally:
             self._keep_query_id()
-        reach("before-ledger")
         self._flush()
 
     def _keep_query_id(self) -> None:
@@ -242,6 +240,7 @@ class Execution:
 
     def _note(self, batches: list[dict[str, Any]], pins: Mapping[str, int]) -> None:
         """Takes the progress of the query; an entry without `addBatch` is of a batch that never ran."""
+        known = len(self._records)
         for progress in batches:
             if progress["batchId"] in self._records or "addBatch" not in progress.get("durationMs", {}):
                 continue
@@ -252,6 +251,9 @@ class Execution:
                 query_id=progress["id"],
                 pins=pins,
             )
+        if len(self._records) > known:
+            reach("before-ledger")
+            self._flush()
 
     def _flush(self) -> None:
         """Writes the lines of batches that are committed and have none yet."""
@@ -264,8 +266,10 @@ class Execution:
             found = ledger.commits_by_batch(self._table, tail.query_id, self._log_version)
             for batch in fresh:
                 self._records[batch] = self._completed(self._records[batch], found.get(batch))
+            self._log_version = max((c.version + 1 for c in found.values()), default=self._log_version)
             ledger.append(self.places.lake, self.stream.name, [self._records[batch] for batch in fresh])
-        self._manifest = self._manifest.with_active(ledger_batch=last)
+            self._manifest = self._manifest.with_active(ledger_batch=last, query_id=tail.query_id)
+            write_manifest(self.places.lake, self.stream.name, self._manifest)
 
     def _completed(self, batch: BatchRecord, commit: delta_log.Commit | None) -> BatchRecord:
         """A record with what the offset log and the Delta log add to the progress."""

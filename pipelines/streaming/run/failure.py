@@ -41,7 +41,7 @@ _KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
     (
         re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRange|data may have been lost|failOnDataLoss"),
         DataLossError,
-        "Run `tidemill status` to see the range; restore the data, or begin a new generation.",
+        "Restore the data; or move the stream's table, checkpoint, control and ledger folders away to rebuild it.",
     ),
     (
         re.compile(r"DELTA_SOURCE_TABLE_IGNORE_CHANGES|DELTA_SOURCE_IGNORE_DELETE"),
@@ -131,7 +131,7 @@ def _expectation(text: str, stream: StreamName) -> TidemillError | None:
     return TerminalError(
         f"a row violates the expectation {found[1]!r} ({condition.strip()}), which is declared on_violation='fail'.",
         stream=stream,
-        lost="Nothing was lost, and nothing of the batch was written.",
+        lost="Nothing was lost, and nothing of the batch is in the table.",
         mend="Correct the input or the function, or declare the expectation with 'drop' or 'warn'.",
         error_class="EXPECTATION_FAILED",
     )

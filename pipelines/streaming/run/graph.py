@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import CanceledError, TidemillError
-from pipelines.streaming.run import lease
+from pipelines.streaming.run import lease, ledger
 from pipelines.streaming.run.execution import Execution, Sessions, watermark_of
 from pipelines.streaming.run.failure import translated
 from pipelines.streaming.run.manifest import read_manifest, write_manifest
 from pipelines.streaming.run.plan import Plan, plan
-from pipelines.streaming.run.results import StreamResult
+from pipelines.streaming.run.results import BatchRecord, StreamResult
 from pipelines.streaming.selection import ordered
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ class Run:
             return StreamResult(
                 stream=stream.name,
                 outcome="canceled",
+                batches=self._batches(stream),
                 seconds=round(time.monotonic() - started, 3),
                 error=translated(error, stream.name),
             )
@@ -192,6 +193,10 @@ class Run:
                 self._canceled.wait(2.0 ** (attempt - 1))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
+    def _batches(self, stream: "Stream") -> tuple[BatchRecord, ...]:
+        """The batches that a run which did not end well has committed all the same."""
+        return tuple(ledger.lines(self._places.lake, stream.name, self._run_id))
+
     def _idle(self, found: Plan) -> StreamResult:
         name = found.stream.name
         return StreamResult(
@@ -216,6 +221,7 @@ class Run:
         return StreamResult(
             stream=stream.name,
             outcome="failed",
+            batches=self._batches(stream),
             seconds=round(seconds, 3),
             table=str(self._places.lake.table(stream.name)),
             error=error,

@@ -140,4 +140,5 @@ def iso(milliseconds: int) -> str:
 def _record(fields: dict[str, Any]) -> BatchRecord:
     fields.pop("pipeline", None)
     fields.pop("stream", None)
-    return BatchRecord(**{**fields, "late": Late(**fields["late"])})
+    late = fields["late"]
+    return BatchRecord(**{**fields, "late": None if late is None else Late(**late)})

@@ -153,8 +153,8 @@ def _check_checkpoint(stream: "Stream", manifest: Manifest, checkpoint: "Path", 
             f"its checkpoint {checkpoint} is gone or has no metadata file.",
             stream=stream.name,
             lost="Nothing was lost: the table has every batch that was committed.",
-            mend="Restore the folder from a backup. To rebuild from the sources, move the stream's table and "
-            "control folder away as well.",
+            mend="Restore the folder from a backup. To rebuild from the sources, move the stream's table, "
+            "control and ledger folders away as well.",
         )
     if known is not None and tail.query_id != known:
         raise CheckpointError(
@@ -186,8 +186,8 @@ def _check_table(stream: "Stream", places: Places, manifest: Manifest, tail: Tai
             f"its table {place} is {state}; a run would go on where the old one stopped.",
             stream=stream.name,
             lost="Rows that only the old table had are lost unless it is restored; the sources were not touched.",
-            mend="Restore the table. To rebuild it from the sources, move the stream's checkpoint and control "
-            "folders away as well.",
+            mend="Restore the table. To rebuild it from the sources, move the stream's checkpoint, "
+            "control and ledger folders away as well.",
         )
     written = table.transaction_version(active.query_id) if active.query_id else None
     last = -1 if tail.latest_offset is None else tail.latest_offset.batch_id

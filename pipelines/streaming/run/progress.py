@@ -83,7 +83,8 @@ def wait(
         query: A started query.
         canceled: When it is set, the query is stopped.
         on_progress: Takes all progress of the query so far, oldest first.
-        seconds: After that long the query is stopped as well, and the wait ends as if it had ended.
+        seconds: After that long the query is stopped as well, when the batch at hand has ended; the wait ends
+            as if the query had.
 
     Raises:
         CanceledError: it was canceled.
@@ -102,10 +103,13 @@ def wait(
 
     Thread(target=await_termination, name="await", daemon=True).start()
     deadline = None if seconds is None else time.monotonic() + seconds
+    at_deadline: int | None = None
     try:
         while not done.wait(POLL_SECONDS):
-            on_progress(_progress(query))
-            if canceled.is_set() or (deadline is not None and time.monotonic() > deadline):
+            on_progress(batches := _progress(query))
+            if deadline is not None and at_deadline is None and time.monotonic() > deadline:
+                at_deadline = len(batches)
+            if canceled.is_set() or (at_deadline is not None and len(batches) > at_deadline):
                 _stop(query, done)
                 break
     except BaseException:

@@ -64,7 +64,7 @@ class BatchRecord:
     rows_quarantined: int | None = None
     rows_dropped: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)
-    late: Late = field(default_factory=Late)
+    late: Late | None = None
     start_offsets: Mapping[str, object] = field(default_factory=dict)
     end_offsets: Mapping[str, object] = field(default_factory=dict)
     watermark_ms: int | None = None
@@ -115,7 +115,7 @@ class StreamResult:
     @property
     def late(self) -> Late:
         """Late input over all batches."""
-        counted = [batch.late for batch in self.batches if batch.late.count]
+        counted = [batch.late for batch in self.batches if batch.late and batch.late.count]
         return Late(sum(late.count for late in counted), counted[0].unit if counted else "rows")
 
     @property

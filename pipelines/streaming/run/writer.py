@@ -3,8 +3,8 @@
 The steps, in order:
 1. A batch that the main target has is executed and writes nothing: its plan must run, because the
    watermark and the state come from running it.
-2. A feed's records are computed once; those that break a rule replace what an earlier attempt of this
-   batch put into the quarantine table.
+2. A feed's records are computed once; those that break a rule go to the quarantine table. In a repeat they
+   replace what the earlier attempt put there.
 3. The other targets are written, in the order they are declared.
 4. The main target commits. That is the commit point of the batch.
 """
@@ -43,6 +43,7 @@ class BatchWriter:
         sinks: The targets, the main one last.
         fingerprint: The fingerprint of the plan.
         static_versions: The Delta version of each static reading.
+        repeat: Whether an earlier run may have left something of this batch behind.
         ingest: The transform of a feed's records, which runs here, after the quarantine; None elsewhere.
         expect: Rules on what `ingest` returns; elsewhere they are in the query's plan.
     """
@@ -54,6 +55,7 @@ class BatchWriter:
     sinks: tuple[Sink, ...]
     fingerprint: str
     static_versions: dict[str, int]
+    repeat: bool = False
     ingest: "Callable[..., DataFrame] | None" = None
     expect: tuple[Expect, ...] = ()
 
@@ -90,7 +92,7 @@ class BatchWriter:
 
         refused = records.where(F.size(VIOLATED) > 0)
         quarantined = refused.count()
-        self._quarantine(refused, quarantined, batch_id)
+        self._quarantine(refused, quarantined, Transaction(f"{query_id}/quarantine", batch_id))
         reach("after-quarantine")
         accepted = records.where(F.size(VIOLATED) == 0).drop(RAW, VIOLATED)
         output = self.ingest(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))  # type: ignore[misc]
@@ -103,29 +105,29 @@ class BatchWriter:
             output = kept(output, self.expect)
         self._write(output, query_id, batch_id, counted)
 
-    def _quarantine(self, refused: "DataFrame", count: int, batch_id: int) -> None:
-        """The batch's refused records replace those of an earlier attempt."""
+    def _quarantine(self, refused: "DataFrame", count: int, transaction: Transaction) -> None:
+        """The batch's refused records; in a repeat they replace those of the earlier attempt."""
         from pyspark.sql import functions as F
 
         place = self.lake.quarantine(self.stream)
-        if not count and delta_log.open_table(place) is None:
+        if not count and not (self.repeat and delta_log.open_table(place)):
             return
-        this_batch = f"generation = {int(self.generation)} AND batch_id = {int(batch_id)}"
         self._check_lease()
-        (
-            refused.select(
-                F.col(RAW).alias("raw"),
-                F.col(VIOLATED).alias("violated"),
-                F.col(ORIGIN).alias("origin"),
-                F.lit(self.generation).alias("generation"),
-                F.lit(batch_id).cast("bigint").alias("batch_id"),
-                F.current_timestamp().alias("quarantined_at"),
-            )
-            .write.format("delta")
-            .mode("overwrite")
-            .option("replaceWhere", this_batch)
-            .save(str(place))
-        )
+        writer = refused.select(
+            F.col(RAW).alias("raw"),
+            F.col(VIOLATED).alias("violated"),
+            F.col(ORIGIN).alias("origin"),
+            F.lit(self.generation).alias("generation"),
+            F.lit(transaction.version).cast("bigint").alias("batch_id"),
+            F.current_timestamp().alias("quarantined_at"),
+        ).write.format("delta")
+        if self.repeat:
+            this_batch = f"generation = {int(self.generation)} AND batch_id = {int(transaction.version)}"
+            writer = writer.mode("overwrite").option("replaceWhere", this_batch)
+        else:
+            writer = writer.mode("append").option("txnAppId", transaction.app_id)
+            writer = writer.option("txnVersion", str(transaction.version))
+        writer.save(str(place))
 
     def _write(self, output: "DataFrame", query_id: str, batch_id: int, counted: dict[str, Any]) -> None:
         note = BatchNote(
