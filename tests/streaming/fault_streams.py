@@ -88,6 +88,9 @@ def shop(*, changed: bool = False) -> Pipeline:
     return pipeline
 
 
+PIPELINE = shop()
+
+
 def main() -> None:
     """One run of one stream, in a process and a JVM of its own."""
     from pipelines.streaming.lake import Lake

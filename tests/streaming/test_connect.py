@@ -1,0 +1,72 @@
+"""The same pipeline on Spark Connect: nothing outside one module relies on internals of classic Spark."""
+
+import importlib.util
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.ads.generate import generate
+from pipelines.streaming.lake import Lake
+from pipelines.streaming.testing import Scratch
+from resources import supervised
+from resources.engine import Engine, SparkSettings, application_confs
+from tests.pipelines.ads import oracle
+from tests.pipelines.ads.test_pipeline import assert_equal, run_all, tables
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def remote(tmp_path, monkeypatch):
+    """A Spark Connect server on loopback, which ends with the test or with this process."""
+    home = Path(importlib.util.find_spec("pyspark").origin).parent
+    port = free_port()
+    confs = application_confs(SparkSettings(master="local[2]", driver_memory="1500m"))
+    confs |= {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    jars = confs.pop("spark.jars")
+    command = [
+        str(home / "bin" / "spark-submit"),
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--jars",
+        jars,
+        *(part for key, value in confs.items() for part in ("--conf", f"{key}={value}")),
+        "spark-internal",
+    ]
+    log = tmp_path / "server.log"
+    scratch = tmp_path / "server"
+    scratch.mkdir()
+    process = supervised.start(command, scratch=scratch, log=log)
+    deadline = time.monotonic() + 90
+    while not listens(port):
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.1)
+    yield f"sc://127.0.0.1:{port}"
+    supervised.stop(process)
+
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_ads_on_a_connect_server(remote, tmp_path):
+    engine = Engine(SparkSettings(mode="connect", remote=remote, shuffle_partitions=2))
+    scratch = Scratch(lake=Lake.at(tmp_path / "lake"), landing=tmp_path / "landing", sessions=engine)
+    start = 0
+    for events in (9_000, 2_000):
+        start = generate(out=scratch.landing, events=events, seed=3, files=2, start=start, late=0).next_start
+        results = run_all(scratch)
+    engine.stop()
+    assert results["unique_impressions"].batches[0].rows_read > 0
+    assert_equal(tables(scratch), oracle.expected(scratch.landing))

@@ -1,0 +1,118 @@
+"""Streams over a real broker: feeds in topics, tombstones, and named sources of every kind side by side."""
+
+import inspect
+import json
+from collections import Counter
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import functions as F
+
+from pipelines.streaming import DeltaAppend, Feed, FileSource, KafkaSource, Pipeline, from_json, raw
+from pipelines.streaming.sources import KafkaCluster
+from pipelines.streaming.sources.feed import TopicBinding
+from pipelines.streaming.testing import multiset
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def topic(broker):
+    """A topic of the test's own, with four partitions."""
+    name = f"t-{uuid4().hex[:8]}"
+    broker.create_topic(name, partitions=4)
+    return name
+
+
+def send(broker, topic, *messages):
+    """Sends (key, value) pairs and waits until the broker has them."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for key, value in messages:
+        producer.produce(topic, key=key, value=value)
+    assert producer.flush(30) == 0
+
+
+def test_a_topic_is_read_once_and_its_tombstones_are_data(scratch, broker, topic):
+    cluster = KafkaCluster(bootstrap=broker.bootstrap)
+    scratch.bindings["orders"] = TopicBinding(cluster, topic)
+    shop = Pipeline("shop")
+    feed = Feed("orders", value=from_json("id STRING"), max_records_per_batch=2)
+    orders = shop.stream(source=feed, sink=DeltaAppend(), name="orders")(
+        lambda events: events.withColumn("key", F.col("_origin.key"))
+    )
+    send(broker, topic, *[(f"k{n}", json.dumps({"id": f"o{n}"})) for n in range(5)], ("k9", None))
+    first = scratch.run(orders)[0]
+    send(broker, topic, ("k5", json.dumps({"id": "o5"})), ("k6", "{broken"))
+    scratch.run(orders)
+    expected = [(f"o{n}", f"k{n}") for n in range(6)] + [(None, "k9")]
+    assert scratch.rows(orders, "id", "key") == multiset(expected)
+    assert scratch.quarantined(orders) == multiset([("{broken", ("unparsable",))])
+    assert len(first.batches) >= 3, "at most two messages a batch"
+    origins = Counter((dict(o[0])["topic"], dict(o[0])["partition"]) for o in scratch.rows(orders, "_origin"))
+    assert {place[0] for place in origins} == {topic}
+
+
+@pytest.mark.parametrize("how", ["subscribe", "subscribe_pattern", "assign"])
+def test_three_ways_to_name_what_is_read(scratch, broker, topic, how):
+    scratch.clusters["default"] = KafkaCluster(bootstrap=broker.bootstrap)
+    given = {"subscribe": topic, "subscribe_pattern": f"{topic[:-1]}.", "assign": {topic: (0, 1, 2, 3)}}
+    source = KafkaSource(**{how: given[how]}, include_headers=True)
+    stream = Pipeline("shop").stream(source=source, sink=DeltaAppend(), name="messages")(
+        lambda messages: messages.select(F.col("value").cast("string"), "topic", "headers")
+    )
+    for value in ("a", "b"):
+        send(broker, topic, (value, value))
+        scratch.run(stream)
+    assert scratch.rows(stream, "value", "topic") == multiset([("a", topic), ("b", topic)])
+
+
+def _all(files, messages, table):
+    return files.unionByName(messages).unionByName(table)
+
+
+def _reordered(table, files, messages):
+    return table.unionByName(messages).unionByName(files)
+
+
+def _without_files(messages, table):
+    return messages.unionByName(table)
+
+
+def _without_messages(table, files):
+    return table.unionByName(files)
+
+
+def test_named_sources_of_every_kind_survive_restart_reorder_add_and_remove(scratch, broker, topic, tmp_path):
+    scratch.clusters["default"] = KafkaCluster(bootstrap=broker.bootstrap)
+    (tmp_path / "files").mkdir()
+    numbers = iter(range(100))
+    expected = Counter()
+    for union in (_without_files, _all, _all, _reordered, _without_messages):
+        shop = Pipeline("shop")
+        upstream = shop.stream(source=Feed("lines", value=raw()), sink=DeltaAppend(), name="lines")(
+            lambda lines: lines.select("value")
+        )
+        readings = {
+            "files": FileSource(path=str(tmp_path / "files"), format="text"),
+            "messages": KafkaSource(subscribe=topic),
+            "table": upstream,
+        }
+        names = union.__code__.co_varnames[: union.__code__.co_argcount]
+
+        def as_text(*frames, union=union):
+            return union(*(frame.select(F.col("value").cast("string").alias("value")) for frame in frames))
+
+        as_text.__signature__ = inspect.signature(union)
+        stream = shop.stream(source={n: readings[n] for n in names}, sink=DeltaAppend(), name="all")(as_text)
+        number = next(numbers)
+        if "files" in names:
+            (tmp_path / "files" / f"{number}.txt").write_text(f"file {number}\n")
+            expected[(f"file {number}",)] += 1
+        if "messages" in names:
+            send(broker, topic, (None, f"message {number}"))
+            expected[(f"message {number}",)] += 1
+        scratch.run(upstream, [[f"row {number}"]])
+        expected[(f"row {number}",)] += 1
+        scratch.run(stream)
+        assert scratch.rows(stream) == expected
