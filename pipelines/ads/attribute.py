@@ -2,12 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from pipelines.ads.deduplicate import unique_clicks, unique_impressions
 from pipelines.ads.ingest import campaigns
 from pipelines.ads.pipeline import ads
 from pipelines.streaming import DeltaAppend, Expect
+from pipelines.streaming import functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

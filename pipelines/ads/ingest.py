@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from pipelines.ads.pipeline import ads
 from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, from_json
+from pipelines.streaming import functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

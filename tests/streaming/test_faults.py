@@ -164,8 +164,21 @@ def filled(scratch, *streams):
 BAD = {"order_id": "bad", "customer": "c0", "amount": 0, "at": START.isoformat()}
 
 
-@pytest.mark.parametrize("changed", [False, True], ids=["same code", "changed code"])
-@pytest.mark.parametrize("point", ["before-batch", "after-quarantine", "after-target"])
+# A kill costs a JVM: `make test` has each point once, `make campaign` all of them.
+campaign = pytest.mark.campaign
+
+
+@pytest.mark.parametrize(
+    ("point", "changed"),
+    [
+        ("after-quarantine", False),
+        ("after-target", True),
+        pytest.param("after-quarantine", True, marks=campaign),
+        pytest.param("after-target", False, marks=campaign),
+        pytest.param("before-batch", False, marks=campaign),
+        pytest.param("before-batch", True, marks=campaign),
+    ],
+)
 def test_an_ingest_that_was_killed(scratch, tmp_path, point, changed):
     orders = shop()["orders"]
     scratch.run(orders, [[*ORDERS[0], BAD]])
@@ -227,7 +240,12 @@ EXPECTED = {"windows": expected_windows, "visits": expected_visits, "paid": expe
 
 @pytest.mark.parametrize(
     ("stream", "changed"),
-    [("windows", False), ("windows", True), ("visits", False), ("paid", False)],
+    [
+        ("windows", True),
+        ("visits", False),
+        ("paid", False),
+        pytest.param("windows", False, marks=campaign),
+    ],
 )
 def test_a_stateful_append_that_was_killed_between_delta_and_spark(scratch, tmp_path, stream, changed):
     """Delta has the batch, `commits/` has not: Spark alone would skip it and lose its watermark."""
@@ -242,7 +260,7 @@ def test_a_stateful_append_that_was_killed_between_delta_and_spark(scratch, tmp_
     assert read_commit(place, max(commit_batches(place))).next_watermark_ms == watermark.timestamp() * 1000
 
 
-@pytest.mark.parametrize("stream", ["windows", "paid"])
+@pytest.mark.parametrize("stream", ["windows", pytest.param("paid", marks=campaign)])
 def test_a_run_that_was_killed_before_its_no_data_batch(scratch, tmp_path, stream):
     """The data batch is done, the batch that gives out what its watermark closed never ran."""
     filled(scratch, stream)

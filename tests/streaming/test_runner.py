@@ -120,7 +120,7 @@ def test_files_of_all_formats(scratch, sessions, tmp_path):
     for kind in ("json", "csv", "parquet", "orc"):
         frame.write.format(kind).save(str(tmp_path / kind))
         source = FileSource(path=str(tmp_path / kind), format=kind, schema="id INT, name STRING")
-        stream = Pipeline("files").stream(source=source, sink=DeltaAppend(), name=kind)(same)
+        stream = Pipeline("formats").stream(source=source, sink=DeltaAppend(), name=kind)(same)
         scratch.run(stream)
         assert scratch.rows(stream) == multiset(rows)
 
@@ -236,7 +236,7 @@ def merge_stream(scd_type, **fields):
     )(same)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.campaign)])
 def test_scd_1_keeps_the_current_row_whatever_the_order(scratch, seed):
     runs = changes_of(seed)
     stream = merge_stream(1)
@@ -249,7 +249,7 @@ def test_scd_1_keeps_the_current_row_whatever_the_order(scratch, seed):
     assert scratch.rows(stream, "id", "name", "seq") == expected
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.campaign)])
 def test_scd_2_keeps_every_version_with_its_validity(scratch, seed):
     runs = changes_of(seed)
     stream = merge_stream(2, valid_by="at")
