@@ -94,7 +94,7 @@ def _run(
     if not selected:
         return
     keys = {stream.name: key for key, stream in streams.items()}
-    run = Run(selected, places=spark.places, sessions=spark.engine, run_id=context.run_id)
+    run = Run(selected, places=spark.places, sessions=spark.engine, run_id=context.run.run_id)
     try:
         # Closing cancels the queries, too, where Dagster gives up between two results.
         with closing(run.results()) as results:
@@ -116,7 +116,7 @@ def _cancel(context: AssetExecutionContext, results: "list[StreamResult]") -> No
     for result in results:
         if result.outcome == "canceled":
             context.log.warning("%s", result.error)
-    recorded = context.instance.get_run_by_id(context.run_id)
+    recorded = context.instance.get_run_by_id(context.run.run_id)
     if recorded is not None and recorded.status != DagsterRunStatus.CANCELING:
         context.instance.report_run_canceling(recorded, "The run's process got a signal to stop.")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestration.cli import demo_generate
-from orchestration.cli.options import WRONG
+from orchestration.cli.options import WRONG, table_console
 from pipelines.streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,12 +45,10 @@ def demo(
     """
     if context.invoked_subcommand is not None:
         return
-    from rich.console import Console
-
     from resources.java import require_java
 
     require_java()
-    console = Console(highlight=False)
+    console = table_console()
     with _inputs(console, kafka=kafka) as inputs:
         for number in ("first", "second"):
             amounts = inputs.more(events)

@@ -2,11 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 SCHEMA_VERSION = 1
+TABLE_WIDTH = 118  # columns: what a table with the names of streams needs to be read
 
 # It looked and something is wrong; it could not look; it was interrupted (docs/command.md).
 WRONG, COULD_NOT_LOOK, INTERRUPTED = 1, 2, 130
@@ -33,6 +37,15 @@ Kafka = Annotated[
     typer.Option("--kafka", help="Every feed is the topic of its name there.", metavar="BOOTSTRAP"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def table_console() -> "Console":
+    """Standard output for tables: in a narrower terminal, or a pipe, lines run on instead of breaking words."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.width = max(console.width, TABLE_WIDTH)
+    return console
 
 
 def print_json(target: str, **content: Any) -> None:

@@ -16,6 +16,7 @@ from orchestration.cli.options import (
     Selection,
     TargetName,
     print_json,
+    table_console,
 )
 
 if TYPE_CHECKING:
@@ -199,7 +200,6 @@ def _short(moment: str | None) -> str | None:
 
 def _print(found: Sequence[Status], target: "Target", *, reasons_only: bool) -> None:
     """A table on stdout, and on stderr what is wrong."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -207,9 +207,8 @@ def _print(found: Sequence[Status], target: "Target", *, reasons_only: bool) -> 
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in ("Stream", "State", "Waiting", "Watermark", "Last run", "Batch", "State rows"):
             right = column in ("Batch", "State rows")
-            narrow = column in ("Waiting", "State rows")
             table.add_column(
-                column, overflow="fold", justify="right" if right else "left", no_wrap=not narrow
+                column, overflow="fold", justify="right" if right else "left", no_wrap=column != "Waiting"
             )
         for each in found:
             waiting = "?" if each.backlog is None else ", ".join(str(b) for b in each.backlog.values() if b)
@@ -225,7 +224,7 @@ def _print(found: Sequence[Status], target: "Target", *, reasons_only: bool) -> 
                 f"[{_COLOURS[each.state]}]{each.state}[/]",
                 *("" if cell is None else str(cell) for cell in cells),
             )
-        console = Console(highlight=False)
+        console = table_console()
         console.print(table)
         console.print(f"target {target.name}, lake {target.lake.root}, times in UTC", markup=False)
     for each in found:
