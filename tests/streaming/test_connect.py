@@ -68,6 +68,7 @@ RUN = """
 import sys
 from pathlib import Path
 from pipelines.ads import ads
+from pipelines.ads.generate import generate
 from pipelines.streaming.lake import Lake
 from pipelines.streaming.testing import Scratch
 from resources.engine import Engine, SparkSettings
