@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, QueryOptions, from_json
 
 ORDER = "order_id STRING, customer STRING, amount BIGINT, at TIMESTAMP"
+NAME = "customer STRING, name STRING"
 PAYMENT = "order_id STRING, paid_at TIMESTAMP"
 DELAY = "10 minutes"
 
@@ -47,6 +48,14 @@ def shop(*, changed: bool = False) -> Pipeline:
     @pipeline.stream(source=orders, sink=DeltaAppend())
     def copied(orders):
         return orders.select("order_id", "amount")
+
+    @pipeline.stream(source=Feed("names", value=from_json(NAME)), sink=DeltaAppend())
+    def names(events):
+        return events
+
+    @pipeline.stream(source={"orders": orders, "names": names.static()}, sink=DeltaAppend())
+    def named(orders, names):
+        return orders.join(names, "customer", "left").select("order_id", "name")
 
     # After the edit two targets instead of one: foreachBatch instead of Spark's own sink.
     @pipeline.stream(

@@ -227,6 +227,21 @@ def test_a_native_append_that_was_killed_after_its_offsets(scratch, tmp_path):
     assert scratch.rows(shop()["copied"]) == expected
 
 
+def test_a_repeated_batch_joins_the_snapshot_of_its_first_attempt(scratch, tmp_path):
+    made = shop()
+    old = [{"customer": customer, "name": f"old {customer}"} for customer in ("c0", "c1")]
+    scratch.run(made["names"], [old])
+    filled(scratch, "named")
+    killed_after_file(checkpoint_of(scratch, "named") / "offsets" / "1", scratch, "named", tmp_path)
+    assert batches(scratch, "named")[0] == 1
+    scratch.run(made["names"], [[{"customer": "c0", "name": "new c0"}]])  # would double the orders of c0
+    scratch.run(made["orders"], [orders_of([60])])
+    run_again(scratch, "named")
+    expected = [(o["order_id"], f"old {o['customer']}") for arrival in ORDERS for o in arrival]
+    expected += [("o60", "old c0"), ("o60", "new c0")]
+    assert scratch.rows(made["named"]) == multiset(expected)
+
+
 def test_a_merge_that_was_killed_after_its_commit(scratch, tmp_path):
     filled(scratch, "totals")
     killed_at("after-target", scratch, "totals", tmp_path)

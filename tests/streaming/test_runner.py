@@ -557,6 +557,20 @@ def test_each_stream_has_its_own_confs(scratch):
         assert provider in conf["spark.sql.streaming.stateStore.providerClass"]
 
 
+def test_a_run_of_limited_length_is_continued_by_the_next(scratch):
+    feed = Feed("orders", value=from_json(ORDER), max_files_per_batch=1)
+    query = QueryOptions(max_run="1 millisecond")
+    orders = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), query=query, name="orders")(same)
+    for number in range(6):
+        scratch.arrive(orders, "events", [order(number)])
+    results = scratch.run(orders)
+    assert 1 <= len(results[0].batches) < 6
+    while results[-1].outcome == "updated":
+        results += scratch.run(orders)
+    assert sum(len(result.batches) for result in results) == 6
+    assert scratch.rows(orders, "order_id") == multiset((f"o{number}",) for number in range(6))
+
+
 def test_the_ledger_has_a_line_for_every_batch(scratch):
     orders = ingest(quarantine={"amount_positive": "amount > 0"})
     results = scratch.run(orders, [[order(1)], [order(2), order(3, 0)]])

@@ -116,7 +116,8 @@ class Execution:
         self.lease.tell_jvm(classic.jvm_pid(spark))
         classic.use_scheduler_pool(spark, str(self.stream.name))
         check_edges(self.stream, self.places.lake, self.plan.tail)
-        self._log_version = (delta_log.latest_version(self._table) or -1) + 1
+        version = delta_log.latest_version(self._table)
+        self._log_version = 0 if version is None else version + 1
         self._repair(spark)
         pins = self._current_versions()
         tail = tail_of(self.plan.checkpoint)
