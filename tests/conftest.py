@@ -1,10 +1,14 @@
 """What all tests share: one Spark session a process, and one broker a process."""
 
 import os
+import signal
 
 import pytest
 
 from resources.engine import Engine, SparkSettings
+
+# A shell starts a background job with SIGINT ignored, and every child inherits that. Tests interrupt for real.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
