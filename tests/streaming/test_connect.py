@@ -33,6 +33,9 @@ def remote(tmp_path, monkeypatch):
     port = free_port()
     confs = application_confs(SparkSettings(master="local[2]", driver_memory="1500m"))
     confs |= {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
+    # On a busy machine a Python worker takes longer to connect than the 15 s that Spark gives it.
+    confs |= {"spark.python.authenticate.socketTimeout": "120s"}
+    monkeypatch.setenv("SPARK_AUTH_SOCKET_TIMEOUT", "120")
     monkeypatch.setenv("SPARK_HOME", str(home))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     jars = confs.pop("spark.jars")
