@@ -94,12 +94,13 @@ def translated(error: BaseException, stream: StreamName) -> TidemillError:
                 error.what, stream=stream, lost=error.lost, mend=error.mend, error_class=error.error_class
             )
         return error
-    text = str(error)
+    text = _text(error)
     for translate in (_expectation, _null_key, _lease_lost):
         if found := translate(text, stream):
             return found
-    classes = [found for found in _CLASS.findall(text) if found not in _OUTER]
-    error_class = classes[-1] if classes else type(error).__name__
+    classes = _CLASS.findall(text)
+    inner = [found for found in classes if found not in _OUTER] or classes
+    error_class = inner[-1] if inner else type(error).__name__
     said = _said(text, error_class)
     for pattern, kind, mend in _KNOWN:
         if pattern.search(text):
@@ -112,6 +113,13 @@ def translated(error: BaseException, stream: StreamName) -> TidemillError:
         mend="Correct the cause; the next run repeats the batch that failed.",
         error_class=error_class,
     )
+
+
+def _text(error: BaseException) -> str:
+    """What an error says, and what its causes say: the reason is often in the last of them."""
+    stacks = (getattr(error, name, None) for name in ("_stackTrace", "_stacktrace"))  # classic, Connect
+    stack = next((found for found in stacks if isinstance(found, str)), "")
+    return "\n".join([str(error), *(line for line in stack.splitlines() if line.startswith("Caused by: "))])
 
 
 def _said(text: str, error_class: str) -> str:
