@@ -97,8 +97,3 @@ def valid_argument(value: object) -> str:
 def quoted(column: str) -> str:
     """A column's name as an SQL identifier, whatever is in it."""
     return "`" + column.replace("`", "``") + "`"
-
-
-def sql_string(text: str) -> str:
-    """A text as an SQL literal, whatever is in it."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

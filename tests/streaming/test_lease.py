@@ -62,7 +62,7 @@ def test_a_killed_holder_is_followed_at_once(tmp_path):
 
 def test_a_killed_holder_whose_jvm_lives_is_not_followed(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "JVM_GRACE_SECONDS", 0.2)
-    jvm = subprocess.Popen(["java"] if False else [sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    jvm = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(lease, "_is_java", lambda pid: pid == jvm.pid and psutil.pid_exists(pid))
     kill(another_process(tmp_path, str(jvm.pid)))
     with pytest.raises(LeaseHeldError):
