@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv python java jars demo test ui lint format campaign bench lock pin-jars clean
+.PHONY: help venv python java jars demo test ui lint format campaign damage bench lock pin-jars clean
 
 # The first Python that will do; `make demo PYTHON=/path/to/python` names another.
 SUITS = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -12,6 +12,8 @@ READY := .venv/.ready
 BIN := .venv/bin
 # Options for the tool behind a target: `make test ARGS="-k lease -x"`.
 ARGS ?=
+# Processes that share the tests; each has a Spark of its own and needs about 3 GB.
+WORKERS ?= 2
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,7 +23,7 @@ demo: java jars ## generate events and run the whole `ads` pipeline on them twic
 
 test: java $(READY) ## the tests
 	$(BIN)/tidemill jars fetch --broker
-	$(BIN)/python -m pytest -m "not campaign" $(ARGS)
+	$(BIN)/python -m pytest -m "not campaign" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Dagster takes its instance's settings from DAGSTER_HOME and nowhere else: a link makes ours the ones in use.
 ui: java jars ## Dagster's UI on http loopback, port 3000
@@ -38,9 +40,14 @@ format: $(READY) ## let ruff format and mend what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-campaign: java $(READY) ## the long tests
+campaign: java $(READY) ## the long tests, and ten thousand cases of each that hypothesis draws
 	$(BIN)/tidemill jars fetch --broker
-	$(BIN)/python -m pytest -m campaign $(ARGS)
+	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
+
+damage: java jars ## every file of many checkpoints damaged: `verify` against Spark, into docs/damage.md; takes hours
+	$(BIN)/python -m tests.streaming.checkpoint.campaign
+	$(BIN)/python -m tests.streaming.checkpoint.campaign --spark 3.5
+	$(BIN)/python -m tests.streaming.checkpoint.report
 
 bench: java jars ## the measurements of docs/performance.md
 	@set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS); done

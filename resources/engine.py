@@ -63,7 +63,11 @@ def application_confs(settings: SparkSettings) -> dict[str, str]:
         ),
         **settings.conf,
         # The JVM reads our log settings before Spark's own, which print a page of warnings at every start.
-        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} {settings.conf.get(_JAVA_OPTIONS, '')}",
+        # Spark takes a Python traceback apart with a regular expression, which needs more than the 1 MB of a
+        # stack when a batch function is stopped.
+        _JAVA_OPTIONS: (
+            f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Xss8m {settings.conf.get(_JAVA_OPTIONS, '')}"
+        ),
     }
 
 

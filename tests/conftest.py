@@ -6,17 +6,33 @@ import signal
 import pytest
 
 from resources.engine import Engine, SparkSettings
+from tests.small import SMALL
+
+LONGEST = (
+    "tests/pipelines/ads/test_pipeline.py",
+    "tests/streaming/test_faults.py",
+    "tests/streaming/test_runner.py",
+    "tests/streaming/checkpoint/test_against_spark.py",
+    "tests/streaming/test_connect.py",
+    "tests/orchestration/test_real_run.py",
+)
+"""The files that take minutes: they begin first, so that two processes end at about the same time."""
 
 # A shell starts a background job with SIGINT ignored, and every child inherits that. Tests interrupt for real.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)  # after the shuffling of pytest-randomly
+def pytest_collection_modifyitems(items):
+    """The longest files first, the rest as it is."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.split("::")[0], len(LONGEST)))
+
+
 @pytest.fixture(scope="session")
 def sessions():
     """Sessions of one small local Spark, started by the first test that needs it."""
-    # Tests are many small queries: code that is compiled fast beats code that runs fast.
-    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    engine = Engine(SparkSettings(master="local[2]", driver_memory="1500m", shuffle_partitions=2, conf=conf))
+    engine = Engine(SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, conf=SMALL))
     yield engine
     engine.stop()
 

@@ -69,7 +69,5 @@ def main() -> None:
         if hasattr(error, "exit_code") and hasattr(error, "show"):  # a usage error of the command line
             error.show()
             sys.exit(error.exit_code)
-        if type(error).__name__ == "Abort":
-            sys.exit(INTERRUPTED)
         raise
     sys.exit(status or 0)

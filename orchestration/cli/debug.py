@@ -65,7 +65,7 @@ def debug(
     pings = [ping() for ping in _pings(resolved)]
     if as_json:
         print_json(
-            resolved.name,
+            target=resolved.name,
             settings=[asdict(setting) for setting in settings],
             pings=[asdict(ping) for ping in pings],
         )
@@ -154,12 +154,12 @@ def ping_spark(target: "Target") -> Ping:
 
 def ping_lake(root: Path) -> Ping:
     """Whether the lake can be written, or made where it is not there yet."""
-    place = next(folder for folder in (root, *root.parents) if folder.exists())
     try:
+        place = next(folder for folder in (root, *root.parents) if folder.exists())
         with tempfile.TemporaryFile(dir=place):
             pass
-    except OSError as error:
-        return Ping("lake", ok=False, detail=f"{place} cannot be written: {error.strerror}")
+    except OSError as error:  # a folder on the way that may not be entered, or the place itself
+        return Ping("lake", ok=False, detail=f"{root} cannot be written: {error.strerror}")
     return Ping("lake", ok=True, detail=f"{root} {'is writable' if place == root else 'will be made'}")
 
 
@@ -178,9 +178,9 @@ def ping_kafka(target: "Target", name: str) -> Ping:
 
 def ping_dagster(target: "Target") -> Ping:
     """Whether the Dagster instance opens; `make ui` makes one at its first start."""
-    home = Path(os.environ.get("DAGSTER_HOME") or target.config.parent / ".tidemill" / "dagster")
+    named = os.environ.get("DAGSTER_HOME")
+    home = Path(named or target.config.parent / ".tidemill" / "dagster")
     if not home.is_dir():
-        named = "DAGSTER_HOME" in os.environ
         return Ping("dagster", ok=False if named else None, detail=f"no instance in {home}")
     try:
         from dagster import DagsterInstance

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestration.cli import demo_generate
-from orchestration.cli.options import WRONG, table_console
+from orchestration.cli.options import INTERRUPTED, WRONG, table_console
 from pipelines.streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _progress_file() -> Path:
 def _run(inputs: _Inputs, console: "Console") -> bool:
     """One run of the pipeline's assets on the instance of `make ui`; True when it succeeded."""
     with console.status("importing Dagster ..."):
-        from dagster import DagsterInstance, materialize
+        from dagster import DagsterInstance, DagsterRunStatus, materialize
 
         from orchestration.definitions import assets
         from resources.spark import SparkResource
@@ -147,8 +147,13 @@ def _run(inputs: _Inputs, console: "Console") -> bool:
             instance=instance,
             resources={"spark": spark},
             raise_on_error=False,
-            run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}},
+            # What failed is shown below; Dagster's own log would say it twice more.
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
+        recorded = instance.get_run_by_id(result.run_id)
+    if recorded is not None and recorded.status == DagsterRunStatus.CANCELED:
+        console.print("Interrupted. Nothing was lost: the next run continues.")
+        raise typer.Exit(INTERRUPTED)
     _show(result, console)
     return result.success
 

@@ -1,12 +1,12 @@
 """`tidemill demo generate`: ad events as files or in Kafka."""
 
-import json
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestration.cli.options import print_json
 from pipelines.streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -46,16 +46,15 @@ def generate(
     else:
         raise ConfigurationError("demo generate: give --out DIR or --kafka BOOTSTRAP, one of the two.")
     if as_json:
-        print(json.dumps(as_document(amounts)))  # noqa: T201 - a program reads standard output
+        print_json(**as_document(amounts))
     else:
         _show(amounts, str(out or kafka))
 
 
 def as_document(amounts: "Amounts") -> dict[str, object]:
-    """Amounts as the JSON object of `--json`."""
+    """Amounts as `demo generate --json` prints them."""
     feeds = {feed: {"records": of_feed.records, **asdict(of_feed)} for feed, of_feed in amounts.feeds.items()}
     return {
-        "schema_version": 1,
         "seed": amounts.seed,
         "start": amounts.start,
         "next_start": amounts.next_start,

@@ -1,22 +1,18 @@
 """`tidemill jars`: what the JVM needs beyond pyspark, as the cache has it; `tidemill jars fetch` gets it."""
 
-import json
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from orchestration.cli.options import WRONG, AsJson, print_json
 from resources.jars import BROKER, SPARK
 from resources.jars.cache import Inspection, fetch, inspect
 from resources.jars.sets import JarSet
 
-SCHEMA_VERSION = 1
-
 app = typer.Typer(
     help="The jars that Spark and the development broker need: fetched once, verified, offline."
 )
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -42,14 +38,13 @@ def fetch_command(
 def _report(jar_sets: tuple[JarSet, ...], *, as_json: bool) -> None:
     found = {jar_set: inspect(jar_set) for jar_set in jar_sets}
     if as_json:
-        sets = [_as_record(jar_set, inspection) for jar_set, inspection in found.items()]
-        typer.echo(json.dumps({"schema_version": SCHEMA_VERSION, "sets": sets}))
+        print_json(sets=[_as_record(jar_set, inspection) for jar_set, inspection in found.items()])
     else:
         console = Console()
         for jar_set, inspection in found.items():
             _show(jar_set, inspection, console)
     if any(inspection.state == "damaged" for inspection in found.values()):
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)
 
 
 def _as_record(jar_set: JarSet, found: Inspection) -> dict[str, object]:

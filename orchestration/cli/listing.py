@@ -13,6 +13,7 @@ from orchestration.cli.options import (
     Selection,
     TargetName,
     print_json,
+    target_and_streams,
 )
 
 if TYPE_CHECKING:
@@ -35,13 +36,11 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """The selected streams, what they read and what they write; nothing is looked up but the definitions."""
-    from pipelines.streaming.selection import select
-    from resources.targets import resolve
-
-    resolved = resolve(target, lake=lake, landing=landing, kafka=kafka)
-    streams = select(resolved.streams(), selection or [], exclude or [])
+    resolved, streams = target_and_streams(
+        selection, exclude, target=target, lake=lake, landing=landing, kafka=kafka
+    )
     if as_json:
-        print_json(resolved.name, streams=[as_document(stream, resolved) for stream in streams])
+        print_json(target=resolved.name, streams=[as_document(stream, resolved) for stream in streams])
     else:
         _print(streams, resolved)
 
@@ -62,7 +61,11 @@ def as_document(stream: "Stream", target: "Target") -> dict[str, Any]:
             for name, source in stream.sources.items()
         ],
         "sinks": [
-            {"name": sink.name, "kind": type(sink).__name__, "table": str(_table(stream, sink.name, target))}
+            {
+                "name": sink.name,
+                "kind": type(sink).__name__,
+                "table": str(target.lake.table(stream.name, sink.name)),
+            }
             for sink in stream.sinks
         ],
         "owners": list(stream.owners),
@@ -82,10 +85,6 @@ def _place(source: "Source", target: "Target") -> str | None:
         return str(target.binding(source.name))
     except ConfigurationError:
         return None
-
-
-def _table(stream: "Stream", sink: str, target: "Target") -> object:
-    return target.lake.table(stream.name, sink)
 
 
 def _print(streams: "tuple[Stream, ...]", target: "Target") -> None:

@@ -1,4 +1,4 @@
-"""What every command shares: the target's flags, output for people and for programs, exit status."""
+"""What the commands share: flags and what they mean, output for people and for programs, exit status."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
+
+    from pipelines.streaming.stream import Stream
+    from resources.targets import Target
 
 SCHEMA_VERSION = 1
 TABLE_WIDTH = 118  # columns: what a table with the names of streams needs to be read
@@ -39,6 +44,28 @@ Kafka = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
+def target_and_streams(
+    selection: "Sequence[str] | None",
+    exclude: "Sequence[str] | None" = None,
+    *,
+    target: str | None = None,
+    lake: Path | None = None,
+    landing: Path | None = None,
+    kafka: str | None = None,
+) -> "tuple[Target, tuple[Stream, ...]]":
+    """The target that the flags mean, and the selected streams of its pipelines, in dependency order.
+
+    Raises:
+        ConfigurationError: no such target, a fault in its settings, or a selection that matches no stream.
+        DefinitionError: a pipeline declares a stream wrongly.
+    """
+    from pipelines.streaming.selection import select
+    from resources.targets import resolve
+
+    resolved = resolve(target, lake=lake, landing=landing, kafka=kafka)
+    return resolved, select(resolved.streams(), selection or [], exclude or [])
+
+
 def table_console() -> "Console":
     """Standard output for tables: in a narrower terminal, or a pipe, lines run on instead of breaking words."""
     from rich.console import Console
@@ -48,6 +75,6 @@ def table_console() -> "Console":
     return console
 
 
-def print_json(target: str, **content: Any) -> None:
-    """One JSON object on stdout: the schema's version, the target, and the command's content."""
-    typer.echo(json.dumps({"schema_version": SCHEMA_VERSION, "target": target, **content}))
+def print_json(**content: Any) -> None:
+    """One JSON object on stdout: the schema's version, and the content."""
+    typer.echo(json.dumps({"schema_version": SCHEMA_VERSION, **content}))

@@ -1,13 +1,14 @@
 """`tidemill run`: the streams that have something to do, and what became of each."""
 
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
 
+from orchestration.cli.interrupt import InterruptibleSessions, canceled, leave_interrupted
 from orchestration.cli.options import (
-    INTERRUPTED,
     WRONG,
     AsJson,
     Exclude,
@@ -17,10 +18,11 @@ from orchestration.cli.options import (
     Selection,
     TargetName,
     print_json,
+    target_and_streams,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.stream import Stream
@@ -53,19 +55,19 @@ def run(
 ) -> None:
     """Run the selected streams that have something to do, once, in the order of their dependencies.
 
-    Exit status: 0 fine, 1 a stream failed, 2 nothing could be looked at, 130 interrupted.
+    Exit status: 0 fine, 1 a stream failed or was skipped, 2 nothing could be looked at, 130 interrupted.
     """
-    from pipelines.streaming.selection import select
-    from resources.targets import resolve
-
-    resolved = resolve(target, lake=lake, landing=landing, kafka=kafka)
-    streams = select(resolved.streams(), selection or [], exclude or [])
+    resolved, streams = target_and_streams(
+        selection, exclude, target=target, lake=lake, landing=landing, kafka=kafka
+    )
     run_id = new_run_id()
     results, interrupted = run_streams(resolved, streams, run_id=run_id, parallel=parallel, quiet=as_json)
-    if as_json:
-        print_json(resolved.name, run_id=run_id, streams=[as_document(result) for result in results])
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    try:
+        if as_json:
+            print_json(target=resolved.name, run_id=run_id, streams=[as_document(each) for each in results])
+    finally:
+        if interrupted:  # and perhaps the program that reads the pipe, too
+            leave_interrupted()
     if any(result.outcome in ("failed", "skipped") for result in results):
         raise typer.Exit(WRONG)
 
@@ -78,7 +80,11 @@ def new_run_id() -> str:
 def run_streams(
     target: "Target", streams: "Sequence[Stream]", *, run_id: str, parallel: int | None, quiet: bool
 ) -> "tuple[list[StreamResult], bool]":
-    """Runs streams and shows each result as it ends; also whether the run was interrupted."""
+    """Runs streams and shows each result as it ends; also whether the run was interrupted.
+
+    After an interrupt the streams that did not come to their end are canceled; Spark is left to end with the
+    process.
+    """
     from rich.console import Console
 
     from pipelines.streaming.run.graph import Run
@@ -86,30 +92,52 @@ def run_streams(
 
     console = Console(stderr=True, quiet=quiet, highlight=False)
     engine = Engine(target.spark)
-    running = Run(streams, places=target, sessions=engine, run_id=run_id, max_parallel=parallel)
+    sessions = InterruptibleSessions(engine)
+    running = Run(streams, places=target, sessions=sessions, run_id=run_id, max_parallel=parallel)
     width = max((len(str(stream.name)) for stream in streams), default=0)
     shown = 0
-    interrupted = False
     try:
-        with console.status("looking at what waits ...") as status:
-            for result in running.results():
-                shown += 1
+        with (
+            sessions.interruptible(),
+            console.status("looking at what waits ...") as status,
+            closing(running.results()) as results,
+        ):
+            for result in results:
                 console.print(line(result, width), soft_wrap=True)
+                shown += 1
                 status.update(f"{shown} of {len(streams)} streams done ...")
+            engine.stop()
     except KeyboardInterrupt:
-        interrupted = True
-        for result in running.finished[shown:]:
+        ended = [*running.finished, *_canceled(streams, running.finished)]
+        for result in ended[shown:]:
             console.print(line(result, width), soft_wrap=True)
-    finally:
-        engine.stop()
-    return running.finished, interrupted
+        return ended, True
+    return running.finished, False
+
+
+def _canceled(streams: "Sequence[Stream]", ended: "Sequence[StreamResult]") -> "Iterator[StreamResult]":
+    """The results of the streams that an interrupt kept from starting, or from ending in time."""
+    from pipelines.streaming.run.failure import translated
+    from pipelines.streaming.run.results import StreamResult
+
+    known = {result.stream for result in ended}
+    for stream in streams:
+        if stream.name not in known:
+            yield StreamResult(
+                stream=stream.name, outcome="canceled", error=translated(canceled(), stream.name)
+            )
 
 
 def line(result: "StreamResult", width: int) -> str:
     """One result as a line for people."""
+    from rich.markup import escape
+
     head = f"[{_COLOURS[result.outcome]}]{result.outcome:>8}[/]  {result.stream!s:<{width}}"
+    if result.outcome == "canceled":
+        done = f", {len(result.batches)} batches are committed" if result.batches else ""
+        return f"{head}  the run was interrupted{done}"
     if result.error is not None:
-        return f"{head}  {_plain(str(result.error))}"
+        return f"{head}  {escape(str(result.error).removeprefix(f'{result.stream}: '))}"
     if result.outcome != "updated":
         return f"{head}  {result.reason}"
     parts = [f"{result.total('rows_read'):,} read", f"{result.total('rows_written'):,} written"]
@@ -122,11 +150,6 @@ def line(result: "StreamResult", width: int) -> str:
     if result.late.count:
         parts.append(f"{result.late.count:,} late {result.late.unit}")
     return f"{head}  {', '.join(parts)}, {len(result.batches)} batches, {result.seconds:.1f} s"
-
-
-def _plain(text: str) -> str:
-    """Text that rich prints as it is."""
-    return text.replace("[", "\\[")
 
 
 def as_document(result: "StreamResult") -> dict[str, Any]:

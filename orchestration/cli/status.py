@@ -17,6 +17,7 @@ from orchestration.cli.options import (
     TargetName,
     print_json,
     table_console,
+    target_and_streams,
 )
 
 if TYPE_CHECKING:
@@ -84,14 +85,12 @@ def status(
 
     Exit status: 0 fine, 1 a stream failed or is corrupt, 2 nothing could be looked at.
     """
-    from pipelines.streaming.selection import select
-    from resources.targets import resolve
-
-    resolved = resolve(target, lake=lake, landing=landing, kafka=kafka)
-    streams = select(resolved.streams(), selection or [], exclude or [])
+    resolved, streams = target_and_streams(
+        selection, exclude, target=target, lake=lake, landing=landing, kafka=kafka
+    )
     found = [status_of(stream, resolved) for stream in streams]
     if as_json:
-        print_json(resolved.name, streams=[as_document(each) for each in found])
+        print_json(target=resolved.name, streams=[as_document(each) for each in found])
     _print(found, resolved, reasons_only=as_json)
     if any(each.state in ("failed", "corrupt") for each in found):
         raise typer.Exit(WRONG)
@@ -114,7 +113,7 @@ def status_of(stream: "Stream", target: "Target") -> Status:
         found = replace(found, backlog=planned.backlog)
         state, reasons = _judged(manifest, planned)
     except TidemillError as error:
-        state, reasons = _faulty(manifest, error), [str(error).removeprefix(f"{stream.name}: ")]
+        state, reasons = _faulty(manifest, error), [str(error)]
     holder = holder_of(target.lake.control(stream.name) / "lease")
     if holder is not None:  # and a checkpoint that is written to right now may look damaged for a moment
         state, reasons = "running", [str(holder)]
@@ -229,4 +228,6 @@ def _print(found: Sequence[Status], target: "Target", *, reasons_only: bool) -> 
         console.print(f"target {target.name}, lake {target.lake.root}, times in UTC", markup=False)
     for each in found:
         if each.state in ("failed", "corrupt") or each.backlog is None:
-            typer.secho(f"{each.stream}: {' '.join(each.reasons)}", err=True, fg=typer.colors.RED)
+            # A recorded error begins with the stream's name, another reason does not.
+            why = " ".join(each.reasons).removeprefix(f"{each.stream}: ")
+            typer.secho(f"{each.stream}: {why}", err=True, fg=typer.colors.RED)

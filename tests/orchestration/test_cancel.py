@@ -63,7 +63,7 @@ def wait_for(reached, process: subprocess.Popen, log: Path, seconds: float) -> N
         pytest.fail(f"The run ended too early.\n{log.read_text()}")
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.campaign)])
 def test_a_terminated_run_stops_its_query_releases_its_lease_and_is_canceled_within_5_s(home, sent):
     lake, log = Lake(home / "lake"), home / "log"
     with log.open("w") as out:

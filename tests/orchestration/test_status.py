@@ -88,7 +88,9 @@ def test_a_failed_stream_tells_why_and_exits_1(shop):
     result = run("shop/orders")
 
     assert result.exit_code == 1
-    assert "shop/orders: the broker was moved." in " ".join(result.stderr.split())
+    said = " ".join(result.stderr.split())
+    assert "shop/orders: the broker was moved." in said
+    assert said.count("shop/orders") == 1
     assert status()["state"] == "failed"
 
 

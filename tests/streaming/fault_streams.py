@@ -1,4 +1,4 @@
-"""Streams whose runs are killed, and the run that is killed: `python -m tests.streaming.fault_streams`."""
+"""Streams whose runs are killed, and that run: `python -m tests.streaming.fault_streams LAKE LANDING STREAM ...`."""
 
 import os
 import sys
@@ -8,9 +8,11 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, QueryOptions, from_json
+from tests.small import SMALL
 
 ORDER = "order_id STRING, customer STRING, amount BIGINT, at TIMESTAMP"
 NAME = "customer STRING, name STRING"
+OWNER = "customer STRING, owner STRING, seq BIGINT, at TIMESTAMP"
 PAYMENT = "order_id STRING, paid_at TIMESTAMP"
 DELAY = "10 minutes"
 
@@ -29,29 +31,60 @@ def _paused(column):
     return F.udf(pause, "string")(column)
 
 
-def shop(*, changed: bool = False) -> Pipeline:
-    """The streams; `changed` is the code after an edit between the kill and the next run."""
-    pipeline = Pipeline("shop")
+def _ingest(pipeline: Pipeline, *, changed: bool) -> None:
+    """What reads feeds."""
 
     @pipeline.stream(
         source=Feed("orders", value=from_json(ORDER), quarantine={"amount_positive": "amount > 0"}),
         sink=DeltaAppend(),
     )
     def orders(events):
-        events = events.withColumn("order_id", _paused(F.col("order_id")))
         return events.withColumn("note", F.lit("new")) if changed else events
 
-    @pipeline.stream(source=Feed("payments", value=from_json(PAYMENT)), sink=DeltaAppend())
+    @pipeline.stream(
+        source=Feed("refunds", value=from_json(ORDER), quarantine={"amount_positive": "amount > 0"}),
+        sink=DeltaAppend(),
+    )
+    def refunds(events):
+        return events.withColumn("note", F.lit("new")) if changed else events
+
+    # The same, but in two tables.
+    @pipeline.stream(
+        source=Feed("returns", value=from_json(ORDER), quarantine={"amount_positive": "amount > 0"}),
+        sink=[DeltaAppend(), DeltaAppend(name="archive")],
+    )
+    def returns(events):
+        return events.withColumn("note", F.lit("new")) if changed else events
+
+    @pipeline.stream(
+        source=Feed("payments", value=from_json(PAYMENT), quarantine={"known": "order_id != 'bad'"}),
+        sink=DeltaAppend(),
+    )
     def payments(events):
         return events
+
+    @pipeline.stream(
+        source=Feed("owners", value=from_json(OWNER)),
+        sink=DeltaMerge(keys=["customer"], sequence_by="seq", scd_type=2, valid_by="at"),
+    )
+    def owners(events):
+        return events
+
+    @pipeline.stream(source=Feed("names", value=from_json(NAME)), sink=DeltaAppend())
+    def names(events):
+        return events.withColumn("name", _paused(F.col("name")))
+
+
+def shop(*, changed: bool = False) -> Pipeline:
+    """The streams; `changed` is the code after an edit between the kill and the next run."""
+    pipeline = Pipeline("shop")
+
+    _ingest(pipeline, changed=changed)
+    orders, payments, names = pipeline["orders"], pipeline["payments"], pipeline["names"]
 
     @pipeline.stream(source=orders, sink=DeltaAppend())
     def copied(orders):
         return orders.select("order_id", "amount")
-
-    @pipeline.stream(source=Feed("names", value=from_json(NAME)), sink=DeltaAppend())
-    def names(events):
-        return events
 
     @pipeline.stream(source={"orders": orders, "names": names.static()}, sink=DeltaAppend())
     def named(orders, names):
@@ -101,16 +134,20 @@ PIPELINE = shop()
 
 
 def main() -> None:
-    """One run of one stream, in a process and a JVM of its own."""
+    """One run of some streams, all side by side, in a process and a JVM of their own."""
     from pipelines.streaming.lake import Lake
+    from pipelines.streaming.run.graph import Run
     from pipelines.streaming.testing import Scratch
     from resources.engine import Engine, SparkSettings
 
-    lake, landing, stream = sys.argv[1:]
-    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    engine = Engine(SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, conf=conf))
-    scratch = Scratch(lake=Lake.at(lake), landing=Path(landing), sessions=engine)
-    scratch.run(shop()[stream])
+    lake, landing, *names = sys.argv[1:]
+    engine = Engine(SparkSettings(master="local[3]", driver_memory="1g", shuffle_partitions=2, conf=SMALL))
+    places = Scratch(lake=Lake.at(lake), landing=Path(landing), sessions=engine)
+    streams = [shop()[name] for name in names]
+    run = Run(streams, places=places, sessions=engine, run_id="killed", max_parallel=len(streams))
+    for result in run.results():
+        if result.error is not None:
+            raise result.error
 
 
 if __name__ == "__main__":

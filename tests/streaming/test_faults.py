@@ -15,8 +15,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipelines.streaming.checkpoint import commit_batches, offset_batches, read_commit
+from pipelines.streaming.lake import Lake
 from pipelines.streaming.run import ledger
-from pipelines.streaming.testing import multiset
+from pipelines.streaming.testing import Scratch, multiset
 from tests.streaming.fault_streams import shop
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -83,13 +84,13 @@ def expected_totals():
 class Child:
     """A run in a process group of its own, so that the process and its JVM die in the same instant."""
 
-    def __init__(self, scratch, stream, tmp_path, **environment):
+    def __init__(self, scratch, streams, tmp_path, **environment):
         self.marker = tmp_path / "reached"
         self.log = tmp_path / "child.log"
         command = [sys.executable, "-m", "tests.streaming.fault_streams"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [*command, str(scratch.lake.root), str(scratch.landing), stream],
+                [*command, str(scratch.lake.root), str(scratch.landing), *streams],
                 env=os.environ
                 | {"TIDEMILL_PAUSE_FILE": str(self.marker)}
                 | {k: str(v) for k, v in environment.items()},
@@ -97,6 +98,10 @@ class Child:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def reached(self):
+        """The points at which streams wait."""
+        return set(self.marker.read_text().split()) if self.marker.exists() else set()
 
     def kill_when(self, condition):
         """Kills in the moment in which the condition holds."""
@@ -111,18 +116,17 @@ class Child:
             self.process.wait()
 
 
-def killed_at(point, scratch, stream, tmp_path):
-    child = Child(scratch, stream, tmp_path, TIDEMILL_PAUSE_AT=point)
-    child.kill_when(child.marker.exists)
-
-
-def killed_in_tasks(scratch, stream, tmp_path):
-    marker = tmp_path / "task"
-    Child(scratch, stream, tmp_path, TEST_PAUSE_TASK=marker).kill_when(marker.exists)
+def killed_at(points, scratch, tmp_path, *, in_tasks=()):
+    """A run of several streams, killed when each waits at its point or in a task."""
+    at = {f"shop/{stream}:{point}" for stream, point in points.items()}
+    task = tmp_path / "task"
+    environment = {"TIDEMILL_PAUSE_AT": " ".join(at), "TEST_PAUSE_TASK": task if in_tasks else ""}
+    child = Child(scratch, [*points, *in_tasks], tmp_path, **environment)
+    child.kill_when(lambda: child.reached() == at and task.exists() == bool(in_tasks))
 
 
 def killed_after_file(place, scratch, stream, tmp_path):
-    Child(scratch, stream, tmp_path).kill_when(place.exists)
+    Child(scratch, [stream], tmp_path).kill_when(place.exists)
 
 
 def checkpoint_of(scratch, stream):
@@ -162,62 +166,131 @@ def filled(scratch, *streams):
 
 
 BAD = {"order_id": "bad", "customer": "c0", "amount": 0, "at": START.isoformat()}
-
+OWNERS = (
+    [{"customer": c, "owner": f"first of {c}", "seq": 1, "at": START.isoformat()} for c in ("c0", "c1")],
+    [{"customer": "c0", "owner": "second of c0", "seq": 2, "at": minute(30).isoformat()}],
+)
 
 # A kill costs a JVM: `make test` has each point once, `make campaign` all of them.
 campaign = pytest.mark.campaign
 
-
-@pytest.mark.parametrize(
-    ("point", "changed"),
-    [
-        ("after-quarantine", False),
-        ("after-target", True),
-        pytest.param("after-quarantine", True, marks=campaign),
-        pytest.param("after-target", False, marks=campaign),
-        pytest.param("before-batch", False, marks=campaign),
-        pytest.param("before-batch", True, marks=campaign),
-    ],
-)
-def test_an_ingest_that_was_killed(scratch, tmp_path, point, changed):
-    orders = shop()["orders"]
-    scratch.run(orders, [[*ORDERS[0], BAD]])
-    scratch.arrive(orders, "events", [*ORDERS[1], BAD])
-    killed_at(point, scratch, "orders", tmp_path)
-    assert batches(scratch, "orders") == (1, 0)
-    run_again(scratch, "orders", changed=changed)
-    expected = multiset((o["order_id"],) for arrival in ORDERS for o in arrival)
-    assert scratch.rows(orders, "order_id") == expected
-    assert sum(scratch.quarantined(orders).values()) == 2
+AT = {
+    "refunds": "after-target",
+    "returns": "between-targets",
+    "payments": "after-quarantine",
+    "owners": "after-target",
+    "totals": "after-target",
+    "copied": "before-ledger",
+}
 
 
-def test_tasks_that_were_killed(scratch, tmp_path):
-    orders = shop()["orders"]
-    scratch.arrive(orders, "events", [*ORDERS[0], BAD])
-    killed_in_tasks(scratch, "orders", tmp_path)
-    assert batches(scratch, "orders") == (0, -1)
-    run_again(scratch, "orders")
-    assert scratch.rows(orders, "order_id") == multiset((o["order_id"],) for o in ORDERS[0])
-    assert sum(scratch.quarantined(orders).values()) == 1
-
-
-def test_a_run_that_was_killed_before_its_ledger(scratch, tmp_path):
-    filled(scratch, "copied")
-    killed_at("before-ledger", scratch, "copied", tmp_path)
-    offset, commit = batches(scratch, "copied")
-    assert offset == commit == 1
-    run_again(scratch, "copied")
-    name = shop()["copied"].name
-    assert {line.batch_id: line.reconstructed for line in ledger.lines(scratch.lake, name)} == {
-        0: False,
-        1: True,
+@pytest.fixture(scope="module")
+def killed(sessions, tmp_path_factory):
+    """A lake whose streams were killed in their second run, all in the same instant, each at its point."""
+    folder = tmp_path_factory.mktemp("killed")
+    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", sessions=sessions)
+    made = shop()
+    first = {
+        "refunds": [*ORDERS[0], BAD],
+        "returns": [*ORDERS[0], BAD],
+        "payments": [*PAYMENTS[0], BAD],
+        "owners": OWNERS[0],
+        "orders": ORDERS[0],
     }
-    by_batch = {line.batch_id: line for line in ledger.lines(scratch.lake, name)}
-    assert by_batch[1].rows_written == len(ORDERS[1])
+    second = {
+        "refunds": [*ORDERS[1], BAD],
+        "returns": [*ORDERS[1], BAD],
+        "payments": [*PAYMENTS[1], BAD],
+        "owners": OWNERS[1],
+        "names": [{"customer": "c0", "name": "c0"}],
+    }
+    for stream, rows in first.items():
+        scratch.arrive(made[stream], next(iter(made[stream].sources)), rows)
+    assert not [
+        r.error for r in scratch.run_all([made[name] for name in (*first, "copied", "totals")]) if r.error
+    ]
+    scratch.run(made["orders"], [ORDERS[1]])
+    for stream, rows in second.items():
+        scratch.arrive(made[stream], "events", rows)
+    killed_at(AT, scratch, folder, in_tasks=["names"])
+    return scratch
+
+
+@pytest.mark.parametrize("stream", ["refunds", "returns"])
+def test_an_ingest_that_was_killed(killed, stream):
+    """After its only table, or between two; and the next run comes with changed code."""
+    made = shop()[stream]
+    assert batches(killed, stream) == (1, 0)
+    run_again(killed, stream, changed=True)
+    expected = multiset((o["order_id"],) for arrival in ORDERS for o in arrival)
+    assert killed.rows(made, "order_id") == expected
+    if stream == "returns":
+        assert killed.table_rows(killed.lake.table(made.name, "archive"), "order_id") == expected
+    assert sum(killed.quarantined(made).values()) == 2
+
+
+def test_an_ingest_that_was_killed_between_quarantine_and_target(killed):
+    payments = shop()["payments"]
+    assert batches(killed, "payments") == (1, 0)
+    assert sum(killed.quarantined(payments).values()) == 2, "the kill came before the quarantine"
+    run_again(killed, "payments")
+    expected = multiset((p["order_id"],) for arrival in PAYMENTS for p in arrival)
+    assert killed.rows(payments, "order_id") == expected
+    assert sum(killed.quarantined(payments).values()) == 2
+
+
+def test_tasks_that_were_killed(killed):
+    assert batches(killed, "names") == (0, -1)
+    run_again(killed, "names")
+    assert killed.rows(shop()["names"]) == multiset([("c0", "c0")])
+
+
+def test_a_merge_that_was_killed_after_its_commit(killed):
+    assert batches(killed, "totals") == (1, 0)
+    run_again(killed, "totals")
+    assert killed.rows(shop()["totals"], "customer", "n", "amount") == expected_totals()
+
+
+def test_a_history_that_was_killed_after_its_commit(killed):
+    assert batches(killed, "owners") == (1, 0)
+    run_again(killed, "owners")
+    expected = [
+        ("c0", "first of c0", START, minute(30)),
+        ("c0", "second of c0", minute(30), None),
+        ("c1", "first of c1", START, None),
+    ]
+    columns = ("customer", "owner", "__START_AT", "__END_AT")
+    assert killed.rows(shop()["owners"], *columns) == multiset(expected)
+
+
+def test_a_run_that_was_killed_before_its_ledger(killed):
+    name = shop()["copied"].name
+    assert batches(killed, "copied") == (1, 1)
+    assert [line.batch_id for line in ledger.lines(killed.lake, name)] == [0]
+    run_again(killed, "copied")
+    lines = {line.batch_id: line for line in ledger.lines(killed.lake, name)}
+    assert {batch: line.reconstructed for batch, line in lines.items()} == {0: False, 1: True}
+    assert lines[1].rows_written == len(ORDERS[1])
     expected = multiset((o["order_id"], o["amount"]) for arrival in ORDERS for o in arrival)
-    assert scratch.rows(shop()["copied"]) == expected
+    assert killed.rows(shop()["copied"]) == expected
 
 
+@campaign
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("point", ["before-batch", "after-quarantine", "after-target"])
+def test_an_ingest_that_was_killed_anywhere(scratch, tmp_path, point, changed):
+    refunds = shop()["refunds"]
+    scratch.run(refunds, [[*ORDERS[0], BAD]])
+    scratch.arrive(refunds, "events", [*ORDERS[1], BAD])
+    killed_at({"refunds": point}, scratch, tmp_path)
+    assert batches(scratch, "refunds") == (1, 0)
+    run_again(scratch, "refunds", changed=changed)
+    expected = multiset((o["order_id"],) for arrival in ORDERS for o in arrival)
+    assert scratch.rows(refunds, "order_id") == expected
+    assert sum(scratch.quarantined(refunds).values()) == 2
+
+
+@campaign  # the test after this one is the same, with a snapshot
 def test_a_native_append_that_was_killed_after_its_offsets(scratch, tmp_path):
     filled(scratch, "copied")
     killed_after_file(checkpoint_of(scratch, "copied") / "offsets" / "1", scratch, "copied", tmp_path)
@@ -240,14 +313,6 @@ def test_a_repeated_batch_joins_the_snapshot_of_its_first_attempt(scratch, tmp_p
     expected = [(o["order_id"], f"old {o['customer']}") for arrival in ORDERS for o in arrival]
     expected += [("o60", "old c0"), ("o60", "new c0")]
     assert scratch.rows(made["named"]) == multiset(expected)
-
-
-def test_a_merge_that_was_killed_after_its_commit(scratch, tmp_path):
-    filled(scratch, "totals")
-    killed_at("after-target", scratch, "totals", tmp_path)
-    assert batches(scratch, "totals") == (1, 0)
-    run_again(scratch, "totals")
-    assert scratch.rows(shop()["totals"], "customer", "n", "amount") == expected_totals()
 
 
 EXPECTED = {"windows": expected_windows, "visits": expected_visits, "paid": expected_paid}

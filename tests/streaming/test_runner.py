@@ -468,6 +468,7 @@ def test_a_failed_stream_skips_what_depends_on_it_and_nothing_else(scratch):
 def test_an_interrupt_stops_the_query_and_frees_the_stream(scratch):
     import time
 
+    scratch.sessions.new()  # `udf` asks for the session that is there
     slow = F.udf(lambda text: time.sleep(30) or text, "string")
     orders = ingest(function=lambda events: events.withColumn("slow", slow("order_id")))
     scratch.arrive(orders, "events", [order(1)])

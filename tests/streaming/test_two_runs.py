@@ -48,7 +48,7 @@ def test_two_runs_at_once(scratch, tmp_path):
     made = shop()
     scratch.arrive(made["orders"], "events", ORDERS[0])
     scratch.arrive(made["payments"], "events", PAYMENTS[0])
-    child = Child(scratch, "orders", tmp_path, TIDEMILL_PAUSE_AT="before-batch")
+    child = Child(scratch, ["orders"], tmp_path, TIDEMILL_PAUSE_AT="shop/orders:before-batch")
     deadline = time.monotonic() + 150
     while not child.marker.exists():
         assert time.monotonic() < deadline, child.log.read_text()

@@ -1,5 +1,6 @@
 """A checkpoint read without a JVM: what is in it, whether the next start will work, what it will do."""
 
+from pipelines.streaming.checkpoint.check_logs import UNPINNED_PARTITIONS
 from pipelines.streaming.checkpoint.commits import CommitEntry
 from pipelines.streaming.checkpoint.diff import Difference, diff
 from pipelines.streaming.checkpoint.errors import CheckpointFormatError, FileAbsentError, NotACheckpointError
@@ -21,6 +22,7 @@ from pipelines.streaming.checkpoint.tail import (
 from pipelines.streaming.checkpoint.verify import Verdict, verify
 
 __all__ = [
+    "UNPINNED_PARTITIONS",
     "BatchHistory",
     "CheckpointFormatError",
     "CommitEntry",

@@ -5,11 +5,15 @@ from itertools import pairwise
 from pipelines.streaming.checkpoint.check_order import check_tail_order
 from pipelines.streaming.checkpoint.checksums import sidecar
 from pipelines.streaming.checkpoint.damage import Damage
+from pipelines.streaming.checkpoint.errors import CheckpointFormatError
 from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.findings import Findings
 from pipelines.streaming.checkpoint.inspection import Inspection
-from pipelines.streaming.checkpoint.tail import batches_in
+from pipelines.streaming.checkpoint.tail import batches_in, offset_entry
 
+SHUFFLE_CONF = "spark.sql.shuffle.partitions"
+UNPINNED_PARTITIONS = "unpinned-partitions"
+"""The one error that runs of ours get over by themselves."""
 NEW_LIFE = "Restore it from a copy; without one, start over with a new checkpoint."
 
 
@@ -42,6 +46,7 @@ def check_logs(folder: Folder, seen: Inspection, damage: Damage, found: Findings
         orphaned_sums(folder, f"offsets/{next_batch}", found)
         orphaned_sums(folder, f"commits/{next_batch}", found)
     check_tail_order(folder, seen, last, found)
+    _unpinned_partitions(folder, seen, found)
     _gaps("offsets", offsets, last - 1, found)
     _gaps("commits", commits, None, found)
 
@@ -142,6 +147,27 @@ def _order(seen: Inspection, last: int, found: Findings) -> None:
             f"start repeats batch {last} alone"
             + (", and the ids of the state before it are not known." if by_id else "."),
             f"Restore the commits up to {last - 1} from a copy." if by_id else "",
+        )
+
+
+def _unpinned_partitions(folder: Folder, seen: Inspection, found: Findings) -> None:
+    """Measured with Spark 4.2: it leaves the setting out of a query's first offsets, and then needs it there."""
+    start, pinned = seen.next_start, SHUFFLE_CONF in seen.conf
+    if start is None or start.kind != "repeat_batch" or not (pinned and seen.since_spark_4_2):
+        return
+    where = f"offsets/{start.batch_id - 1}"
+    try:
+        before = folder.item(where) and offset_entry(folder, start.batch_id - 1)
+    except CheckpointFormatError:
+        return  # said elsewhere
+    if before and SHUFFLE_CONF not in before.conf:
+        found.add(
+            "error",
+            UNPINNED_PARTITIONS,
+            where,
+            f"It does not pin {SHUFFLE_CONF}, and Spark 4.2 compares it with that of the batch to be repeated: "
+            "the next start fails with None.get.",
+            "Start once with spark.sql.streaming.checkUnfinishedRepartitionOnRestart=false, as tidemill run does.",
         )
 
 

@@ -18,9 +18,7 @@ from pipelines.streaming.checkpoint.state_files import (
     rebuilds,
     rebuilds_by_id,
 )
-
-REPAIRS_SINCE = "spark.sql.streaming.stateStore.rowChecksum.enabled"
-"""Only Spark 4.2 and later pin it: these go on to an older snapshot when one is damaged."""
+from pipelines.streaming.checkpoint.tail import offset_entry
 
 _LOST = f"The state of this partition is lost. {NEW_LIFE}"
 _SHOWN = 20
@@ -92,13 +90,32 @@ class StateCheck:
                 yield _Store(place, files, provider, version, unique)
 
     def _missing_operators(self) -> None:
-        """Operators whose folder is gone as a whole: only the ids in the commit log tell of them."""
+        """Operators whose folder is gone as a whole: the ids in the commit log and their own numbers tell."""
         commit = self.seen.latest_commit
-        ids = commit.state_unique_ids if commit is not None else None
-        for operator in sorted(set(ids or ()) - {view.operator.id for view in self.seen.operators}):
+        there = {view.operator.id for view in self.seen.operators}
+        known = set((commit.state_unique_ids if commit is not None else None) or ())
+        known |= set(range(max(there, default=-1) + 1))  # Spark numbers them from 0, without a gap
+        for operator in sorted(known - there):
             self.found.add(
                 "error", "missing-state", f"state/{operator}", "The operator's state is gone.", _LOST
             )
+        if not known and (why := self._was_stateful()):
+            what = f"The state is gone: {why}, so the query has operators with state."
+            self.found.add("error", "missing-state", "state", what, _LOST)
+
+    def _was_stateful(self) -> str:
+        """What tells that a checkpoint without any operator had one; empty when nothing does."""
+        if self.folder.item("state") is not None:
+            return "its folder is there and empty"
+        latest = self.seen.latest_offset
+        if latest is not None and latest.batch_id > 0:
+            try:
+                before = offset_entry(self.folder, latest.batch_id - 1)
+            except CheckpointFormatError:
+                return ""
+            if before.sources == latest.sources:
+                return f"batch {latest.batch_id} had no new data, and gave out what a watermark had closed"
+        return ""
 
     def _store(self, store: _Store) -> None:
         first: list[CheckpointFormatError] = []
@@ -113,7 +130,8 @@ class StateCheck:
             self.found.problem(problem, means=means, mend=_LOST)
 
     def _worked_around(self, store: _Store, problems: list[CheckpointFormatError]) -> None:
-        repairs = REPAIRS_SINCE in self.seen.conf and store.unique_id is None
+        # Spark 4.2 goes on to an older snapshot when one is damaged.
+        repairs = self.seen.since_spark_4_2 and store.unique_id is None
         for problem in problems[:_SHOWN]:
             self.found.problem(
                 problem,

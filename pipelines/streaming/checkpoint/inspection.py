@@ -36,6 +36,7 @@ from pipelines.streaming.checkpoint.tail import (
 T = TypeVar("T")
 
 PROVIDER_CONF = "spark.sql.streaming.stateStore.providerClass"
+_CONF_OF_4_2 = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,11 @@ class Inspection:
     def conf(self) -> Mapping[str, str]:
         """The settings that the checkpoint pins: they win over the session's."""
         return self.latest_offset.conf if self.latest_offset else {}
+
+    @property
+    def since_spark_4_2(self) -> bool:
+        """Whether Spark 4.2 or a later one planned the last batch, told by a setting that only these pin."""
+        return _CONF_OF_4_2 in self.conf
 
 
 def inspect(path: str | os.PathLike[str]) -> Inspection:

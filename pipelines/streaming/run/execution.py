@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import CheckpointFormatError, FileAbsentError, Tail, read_offset
-from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.errors import CanceledError, TerminalError
 from pipelines.streaming.run import classic, ledger, query, repair, tables
 from pipelines.streaming.run.faults import reach
 from pipelines.streaming.run.guard import check_edges
@@ -224,6 +224,8 @@ class Execution:
             )
         trigger = {"once": True} if once else {"availableNow": True}
         self.lease.check()
+        if self.canceled.is_set():  # to start a query and to stop it takes longer than a canceled run has
+            raise CanceledError("the run was canceled.", lost="Nothing was lost: the next run continues.")
         running = writer.trigger(**trigger).start()
         limit = stream.query.max_run
         seconds = limit.total_seconds() if isinstance(limit, timedelta) and not once else None
@@ -253,7 +255,7 @@ class Execution:
                 pins=pins,
             )
         if len(self._records) > known:
-            reach("before-ledger")
+            reach("before-ledger", self.stream.name)
             self._flush()
 
     def _flush(self) -> None:

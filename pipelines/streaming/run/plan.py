@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.backlog import Backlog, backlog_of
-from pipelines.streaming.checkpoint import Tail, verify
+from pipelines.streaming.checkpoint import UNPINNED_PARTITIONS, Tail, verify
 from pipelines.streaming.errors import CheckpointError, TerminalError
 from pipelines.streaming.run.manifest import Manifest, first_manifest, read_manifest
 from pipelines.streaming.run.tail import tail_of
@@ -166,7 +166,7 @@ def _check_checkpoint(stream: "Stream", manifest: Manifest, checkpoint: "Path", 
     if tail.query_id is None:
         return
     for finding in verify(checkpoint, level="quick").findings:
-        if finding.severity == "error":
+        if finding.severity == "error" and finding.code != UNPINNED_PARTITIONS:
             raise CheckpointError(
                 f"its checkpoint is damaged: {finding.what} ({finding.where}, {finding.code}).",
                 stream=stream.name,

@@ -61,7 +61,7 @@ class BatchWriter:
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         """Writes one micro-batch."""
-        reach("before-batch")
+        reach("before-batch", self.stream)
         query_id = read_tail(self.lake.checkpoint(self.stream, self.generation)).query_id
         if query_id is None:  # Spark has written it before the first batch
             raise CheckpointError("its checkpoint has no metadata file.", stream=self.stream)
@@ -93,7 +93,7 @@ class BatchWriter:
         refused = records.where(F.size(VIOLATED) > 0)
         quarantined = refused.count()
         self._quarantine(refused, quarantined, Transaction(f"{query_id}/quarantine", batch_id))
-        reach("after-quarantine")
+        reach("after-quarantine", self.stream)
         accepted = records.where(F.size(VIOLATED) == 0).drop(RAW, VIOLATED)
         output = self.ingest(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))  # type: ignore[misc]
         counted: dict[str, Any] = {"rows_quarantined": quarantined}
@@ -140,7 +140,9 @@ class BatchWriter:
             self._check_lease()
             app_id = query_id if sink.name == MAIN else f"{query_id}/{sink.name}"
             sink.write(output, self.lake.table(self.stream, sink.name), Transaction(app_id, batch_id), note)
-        reach("after-target")
+            if sink is not self.sinks[-1]:
+                reach("between-targets", self.stream)
+        reach("after-target", self.stream)
 
     def _check_lease(self) -> None:
         assert_highest(self.lake.control(self.stream) / "lease", self.stream, self.epoch)

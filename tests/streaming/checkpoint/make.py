@@ -1,8 +1,9 @@
 """Makes real checkpoints with Spark, one folder a case, and writes down beside each what Spark says of it.
 
-`python make.py DIR [CASE ...]` imports nothing of ours, so that it runs under any pyspark from 3.5 on.
-`DIR/<case>/checkpoint` is the checkpoint, `DIR/<case>/said.json` holds Spark's `state-metadata` and the number
-of rows that its `statestore` reader finds, and the progress of the query.
+`python make.py DIR [CASE ...] [--waiting]` imports nothing of ours, so that it runs under any pyspark from 3.5 on.
+With `--waiting` new input is left behind each.
+`DIR/<case>/checkpoint` is the checkpoint, `DIR/<case>/said.json` holds Spark's `state-metadata`, which
+partitions its `statestore` reader finds rows in, after which batches, and the progress of the query.
 """
 
 import json
@@ -17,6 +18,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
 
 SPARK_4 = int(pyspark.__version__.split(".")[0]) >= 4
 SPARK_42 = tuple(int(part) for part in pyspark.__version__.split(".")[:2]) >= (4, 2)
@@ -139,6 +141,18 @@ def _delta(scene: Scene) -> DataFrame:
     return scene.spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(str(table))
 
 
+def _kafka(scene: Scene) -> DataFrame:
+    """What is in the input folder, once more into a topic with the case's name."""
+    server = {"kafka.bootstrap.servers": os.environ["TIDEMILL_TEST_KAFKA"]}
+    rows = scene.spark.read.schema(SCHEMA).json(str(scene.folder / "input" / "a"))
+    values = rows.select(F.to_json(F.struct("*")).alias("value"))
+    values.write.format("kafka").options(**server, topic=scene.folder.name).save()
+    reader = scene.spark.readStream.format("kafka").options(**server)
+    return reader.options(
+        subscribe=scene.folder.name, startingOffsets="earliest", maxOffsetsPerTrigger="20"
+    ).load()
+
+
 def _with_state(scene: Scene) -> DataFrame:
     import pandas as pd
     from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -195,6 +209,7 @@ CASES: dict[str, Case] = {
     "stateless-long": Case(_union, SHORT, runs=2, files_per_run=13, files_per_batch=1),
     "rate": Case(_rate, runs=1),
     "delta": Case(_delta),
+    "kafka": Case(_kafka, needs="TIDEMILL_TEST_KAFKA" in os.environ),
     "windows-hdfs": Case(_windows),
     "windows-hdfs-long": Case(_windows, SHORT, runs=2, files_per_run=9, files_per_batch=1),
     "windows-pending": Case(_windows, NO_DATA_OFF),
@@ -227,7 +242,7 @@ CASES: dict[str, Case] = {
     "chained": Case(_chained),
     "chained-named-rocksdb": Case(_chained, {**CHANGELOG, **NAMED}, named=True, needs=SPARK_42),
     "with-state": Case(_with_state, CHANGELOG, mode="update", needs=SPARK_4),
-    "pandas-state": Case(_pandas_state, mode="update"),
+    "pandas-state": Case(_pandas_state, mode="update", needs=SPARK_4),
 }
 
 
@@ -253,9 +268,7 @@ def make(spark: SparkSession, into: Path, name: str) -> None:
                 .start()
             )
             query.awaitTermination()
-            progress += [
-                json.loads(entry.json) if hasattr(entry, "json") else entry for entry in query.recentProgress
-            ]
+            progress += progress_of(query)
         # The settings must still hold: nothing in the checkpoint tells the reader of the state's format version.
         said = {"progress": progress, "query_id": query.id, **_state(spark, checkpoint, case)}
     finally:
@@ -264,40 +277,66 @@ def make(spark: SparkSession, into: Path, name: str) -> None:
     (folder / "said.json").write_text(json.dumps(said, default=str))
 
 
+def progress_of(query: StreamingQuery) -> list[dict[str, Any]]:
+    """What the query said of its batches: objects in Spark 4, plain dictionaries before."""
+    return [json.loads(entry.json) if hasattr(entry, "json") else entry for entry in query.recentProgress]
+
+
 def _state(spark: SparkSession, checkpoint: Path, case: Case) -> dict[str, Any]:
     """What the state readers of Spark 4 say; nothing from Spark 3.5, whose readers do not exist."""
     if not SPARK_4 or not (checkpoint / "state").exists():
-        return {"operators": [], "rows": {}}
+        return {"operators": [], "stores": {}, "readable": []}
     described = spark.read.format("state-metadata").load(str(checkpoint))
     operators = [row.asDict() for row in described.collect()]
-    rows: dict[str, int] = {}
+    stores: dict[str, list[int]] = {}
     for operator in operators:
         if case.query is _with_state:
             continue  # its rows are read a state variable at a time
         store = operator["stateStoreName"]
         reader = spark.read.format("statestore").option("operatorId", operator["operatorId"])
-        if "stream-stream" in operator["operatorName"].lower() or "join" in operator["operatorName"].lower():
+        if "join" in operator["operatorName"].lower():
             if store == "default":
                 continue
             reader = reader.option("storeName", store)
-        rows[f"{operator['operatorId']}/{store}"] = reader.load(str(checkpoint)).count()
+        counted = reader.load(str(checkpoint)).groupBy("partition_id").count().collect()
+        stores[f"{operator['operatorId']}/{store}"] = sorted(row["partition_id"] for row in counted)
     return {
         "operators": [
             {key: value for key, value in operator.items() if key[0] != "_"} for operator in operators
         ],
-        "rows": rows,
+        "stores": stores,
+        "readable": _readable(spark, checkpoint) if case.query is _windows else [],
     }
 
 
-def session(jars: str) -> SparkSession:
+def _readable(spark: SparkSession, checkpoint: Path) -> list[int]:
+    """The batches after which Spark can still rebuild the state of operator 0, of those that are committed."""
+    batches = sorted(
+        int(place.name) for place in (checkpoint / "commits").iterdir() if place.name.isdecimal()
+    )
+
+    def can_read(batch: int) -> bool:
+        try:
+            spark.read.format("statestore").option("batchId", batch).load(str(checkpoint)).count()
+        except Exception:  # noqa: BLE001 - its error differs with provider and version
+            return False
+        return True
+
+    return [batch for batch in batches if can_read(batch)]
+
+
+def session(jars: str, *, maintenance: str = "300ms") -> SparkSession:
     """A small local session; with Delta when its jars are given."""
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.stateStore.maintenanceInterval", "300ms")
+        .config("spark.sql.streaming.stateStore.maintenanceInterval", maintenance)
     )
     if jars:
         builder = (
@@ -309,7 +348,7 @@ def session(jars: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def main(into: Path, wanted: list[str]) -> None:
+def main(into: Path, wanted: list[str], *, waiting: bool) -> None:
     """All cases that this Spark knows, or those that are named."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = os.environ.get("TIDEMILL_TEST_JARS", "")
@@ -321,10 +360,13 @@ def main(into: Path, wanted: list[str]) -> None:
         for name in names:
             started = time.monotonic()
             make(spark, into, name)
+            if waiting:
+                Scene(spark, into / name, CASES[name]).add(CASES[name].runs)
             print(f"{name}: {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)  # noqa: T201
     finally:
         spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    into, *wanted = (argument for argument in sys.argv[1:] if argument != "--waiting")
+    main(Path(into), wanted, waiting="--waiting" in sys.argv)

@@ -4,15 +4,24 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipelines.streaming.checkpoint import file_source_paths, inspect, read_tail, verify
-from resources.jars import spark_jars
+from pipelines.streaming.checkpoint import (
+    Inspection,
+    OperatorView,
+    commit_batches,
+    file_source_paths,
+    inspect,
+    offset_batches,
+    read_tail,
+    verify,
+)
+from resources.broker import Broker
+from tests.streaming.checkpoint import environments, handmade
 
 pytestmark = pytest.mark.timeout(1200)  # the first test makes the checkpoints
 
@@ -28,6 +37,7 @@ REST = [
     "join-v2-ids",
     "join-v2-rocksdb",
     "join-v3-ids",
+    "kafka",
     "pandas-state",
     "rate",
     "running-complete",
@@ -43,13 +53,33 @@ REST = [
     "windows-rocksdb",
     "windows-rocksdb-long",
 ]
+OLD = [
+    "chained",
+    "distinct",
+    "distinct-within",
+    "join-v2",
+    "join-v2-rocksdb",
+    "rate",
+    "running-complete",
+    "sessions",
+    "sessions-rocksdb",
+    "stateless",
+    "stateless-long",
+    "windows-changelog",
+    "windows-changelog-long",
+    "windows-hdfs",
+    "windows-hdfs-long",
+    "windows-pending",
+    "windows-rocksdb",
+    "windows-rocksdb-long",
+]
 
 
-def make(into: Path, names: list[str]) -> Path:
-    jars = ",".join(str(jar) for jar in spark_jars() if jar.name.startswith("delta"))
+def make(into: Path, names: list[str], version: str = environments.OURS, **environment: str) -> Path:
+    python, jars = environments.spark(version)
     done = subprocess.run(
-        [sys.executable, str(MAKE), str(into), *names],
-        env={**os.environ, "TIDEMILL_TEST_JARS": jars},
+        [python, str(MAKE), str(into), *names],
+        env={**os.environ, "TIDEMILL_TEST_JARS": jars, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -64,8 +94,39 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def rest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("rest"), REST)
+def rest(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Path:
+    broker.create_topic("kafka", partitions=3)
+    return make(tmp_path_factory.mktemp("rest"), REST, TIDEMILL_TEST_KAFKA=broker.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("old"), OLD, environments.OLD)
+
+
+def state_agrees(seen: Inspection, said: dict[str, Any]) -> None:
+    """Operators, stores, partitions and versions are those of the readers of Spark 4."""
+    ours = sorted(
+        (view.operator.id, view.operator.name, store.name, store.partitions)
+        for view in seen.operators
+        for store in view.operator.stores
+    )
+    names = ("operatorId", "operatorName", "stateStoreName", "numPartitions")
+    if said["operators"]:
+        assert ours == sorted(tuple(row[name] for name in names) for row in said["operators"])
+    for row in said["operators"]:
+        assert row["maxBatchId"] == seen.latest_committed_batch
+        view = next(view for view in seen.operators if view.operator.id == row["operatorId"])
+        assert view.version == row["maxBatchId"] + 1  # a batch leaves the version after its number
+    partitions = {f"{operator}/{store}": count for operator, _, store, count in ours}
+    for address, with_rows in said["stores"].items():
+        assert set(with_rows) <= set(range(partitions[address]))
+
+
+def partitions_of(view: OperatorView) -> int:
+    """How many partitions an operator has; all its stores have the same."""
+    (partitions,) = {store.partitions for store in view.operator.stores}
+    return partitions
 
 
 def agrees(folder: Path) -> None:
@@ -74,19 +135,13 @@ def agrees(folder: Path) -> None:
     seen = inspect(checkpoint)
     assert seen.problems == ()
     assert seen.query_id == said["query_id"]
-    ours = sorted(
-        (view.operator.id, view.operator.name, store.name, store.partitions)
-        for view in seen.operators
-        for store in view.operator.stores
-    )
-    names = ("operatorId", "operatorName", "stateStoreName", "numPartitions")
-    assert ours == sorted(tuple(row[name] for name in names) for row in said["operators"])
-    for row in said["operators"]:
-        assert row["maxBatchId"] == seen.latest_committed_batch
-        view = next(view for view in seen.operators if view.operator.id == row["operatorId"])
-        assert view.version == row["maxBatchId"] + 1  # a batch leaves the version after its number
+    state_agrees(seen, said)
     last = [entry for entry in said["progress"] if entry["batchId"] == seen.latest_committed_batch][-1]
     assert [source.value for source in seen.sources] == [entry["endOffset"] for entry in last["sources"]]
+    described = sorted((view.operator.name, partitions_of(view)) for view in seen.operators)
+    assert described == sorted(
+        (each["operatorName"], each["numShufflePartitions"]) for each in last["stateOperators"]
+    )
     watermark = last.get("eventTime", {}).get("watermark")
     if watermark is not None and seen.latest_offset is not None:
         moment = datetime.fromisoformat(watermark)
@@ -106,6 +161,38 @@ def test_what_spark_says(some: Path, name: str) -> None:
 @pytest.mark.parametrize("name", REST)
 def test_what_spark_says_of_the_rest(rest: Path, name: str) -> None:
     agrees(rest / name)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", OLD)
+def test_what_spark_3_5_says(old: Path, name: str) -> None:
+    agrees(old / name)
+
+
+def same_versions(folder: Path, copy: Path) -> None:
+    """As if a batch had been the last: its state is sound if and only if Spark's reader can rebuild it."""
+    readable = json.loads((folder / "said.json").read_text())["readable"]
+    for batch in commit_batches(folder / "checkpoint"):
+        checkpoint = shutil.copytree(folder / "checkpoint", copy / str(batch))
+        for log, batches in (
+            ("offsets", offset_batches(checkpoint)),
+            ("commits", commit_batches(checkpoint)),
+        ):
+            for later in (each for each in batches if each > batch):
+                handmade.remove(checkpoint / log / str(later))
+        wrong = [finding for finding in verify(checkpoint, level="full").findings if "-state" in finding.code]
+        assert (not wrong) == (batch in readable), (batch, readable, wrong)
+
+
+@pytest.mark.parametrize("name", ["windows-hdfs", "windows-changelog"])
+def test_which_versions_can_be_rebuilt(some: Path, tmp_path: Path, name: str) -> None:
+    same_versions(some / name, tmp_path)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", [name for name in REST if name.startswith("windows")])
+def test_which_versions_of_the_rest_can_be_rebuilt(rest: Path, tmp_path: Path, name: str) -> None:
+    same_versions(rest / name, tmp_path)
 
 
 def test_state_ids_name_the_files_of_each_store(some: Path) -> None:

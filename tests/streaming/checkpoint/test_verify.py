@@ -103,6 +103,7 @@ ERRORS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "a source entry empty": (empty("sources/0/2"), "empty-file", "sources/0/2"),
     "a delta gone": (gone("state/0/1/3.delta"), "missing-state", "state/0/1/3.delta"),
     "a delta empty": (empty("state/0/1/3.delta"), "empty-file", "state/0/1/3.delta"),
+    "an operator gone": (folder_gone("state/0"), "missing-state", "state"),
     "a partition gone": (folder_gone("state/0/1"), "missing-state", "state/0/1/1.delta"),
 }
 
@@ -192,6 +193,34 @@ def test_state_without_offsets(tmp_path: Path) -> None:
     for folder in ("offsets", "commits"):
         shutil.rmtree(tmp_path / folder)
     assert ("error", "state-without-offsets", "state") in codes(tmp_path, "quick")
+
+
+@pytest.mark.parametrize("batch", [3, 2])
+def test_all_state_gone_where_a_batch_without_data_tells_of_it(tmp_path: Path, batch: int) -> None:
+    """Only a query with operators runs a batch without new data; no other file of the logs tells of them."""
+    handmade.stateful(tmp_path)
+    handmade.offsets(tmp_path, 3, json.dumps({"logOffset": batch}), watermark=30)
+    shutil.rmtree(tmp_path / "state")
+    found = [("error", "missing-state", "state")] if batch == 2 else []
+    assert codes(tmp_path, "quick") == found
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_first_offsets_without_the_partitions_that_spark_4_2_compares(tmp_path: Path, repeated: bool) -> None:
+    handmade.stateless(tmp_path, 2)
+    conf = {key: value for key, value in handmade.CONF.items() if "shuffle" not in key}
+    handmade.offsets(tmp_path, 0, json.dumps({"logOffset": 0}), conf=conf)
+    if repeated:
+        remove(tmp_path / "commits" / "1")
+    found = [("error", "unpinned-partitions", "offsets/0")] if repeated else []
+    assert codes(tmp_path, "quick") == found
+
+
+def test_a_missing_operator_of_several(tmp_path: Path) -> None:
+    handmade.stateful(tmp_path)
+    (tmp_path / "state" / "0").rename(tmp_path / "state" / "1")
+    handmade.operator(tmp_path, 1).rename(tmp_path / "state" / "1" / "_metadata" / "metadata")
+    assert ("error", "missing-state", "state/0") in codes(tmp_path, "quick")
 
 
 @pytest.mark.parametrize("name", ["007", "+9", "-1"])

@@ -1,0 +1,137 @@
+"""Which checkpoints `PATH|SELECTION` means, and what is known of them beside their own files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from orchestration.cli.options import target_and_streams
+from pipelines.streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pipelines.streaming.run.results import BatchRecord
+    from pipelines.streaming.stream import Stream
+    from resources.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A checkpoint that a command means.
+
+    Attributes:
+        path: Its folder.
+        target: The target in which a selection found it; None when it was named by its folder.
+        stream: The stream it belongs to; None likewise.
+        generation: That stream's active generation; None likewise.
+    """
+
+    path: str
+    target: "Target | None" = None
+    stream: "Stream | None" = None
+    generation: int | None = None
+
+    @property
+    def identity(self) -> dict[str, str | None]:
+        """Whose checkpoint it is, for `--json`."""
+        return {
+            "target": None if self.target is None else self.target.name,
+            "stream": None if self.stream is None else str(self.stream.name),
+        }
+
+    @property
+    def sink_batch(self) -> int | None:
+        """The newest batch of this query in the stream's table; None where no table says."""
+        if self.target is None or self.stream is None:
+            return None
+        from pipelines.streaming.checkpoint import CheckpointFormatError, read_tail
+        from pipelines.streaming.delta_log import open_table
+
+        table = open_table(self.target.lake.table(self.stream.name))
+        try:
+            query_id = read_tail(self.path).query_id
+        except CheckpointFormatError:
+            return None
+        return None if table is None or query_id is None else table.transaction_version(query_id)
+
+    def ledger(self) -> "Mapping[int, BatchRecord]":
+        """The ledger's line of each batch of this generation."""
+        if self.target is None or self.stream is None:
+            return {}
+        from pipelines.streaming.run.ledger import lines
+
+        return {
+            line.batch_id: line
+            for line in lines(self.target.lake, self.stream.name)
+            if line.generation == self.generation
+        }
+
+
+def subjects(which: str, target: str | None, lake: Path | None) -> list[Subject]:
+    """The checkpoints that an argument means: a folder that is there, else those of a selection.
+
+    Selected streams that have none yet are named on stderr and left out.
+
+    Raises:
+        ConfigurationError: there is no such checkpoint.
+    """
+    from pipelines.streaming.checkpoint import NotACheckpointError
+    from pipelines.streaming.checkpoint.tail import opened
+
+    path = which.removeprefix("file://") if which.startswith("file:///") else which.removeprefix("file:")
+    # A selection has one slash at the most.
+    is_path = which.startswith(("/", ".", "~", "file:")) or which.count("/") > 1
+    is_path = is_path or Path(path).expanduser().exists()
+    found = [Subject(which)] if is_path else _selected(which, target, lake)
+    for subject in found:
+        try:
+            opened(subject.path)
+        except NotACheckpointError as error:
+            mend, stream = error.mend, subject.stream
+            if stream is not None:
+                mend = f"`tidemill status {stream.name}` says what mends it."
+            raise ConfigurationError(
+                error.what, stream=stream and stream.name, lost=error.lost, mend=mend
+            ) from None
+    return found
+
+
+def one_subject(which: str, target: str | None, lake: Path | None) -> Subject:
+    """The one checkpoint that an argument means.
+
+    Raises:
+        ConfigurationError: it means none, or several.
+    """
+    found = subjects(which, target, lake)
+    if len(found) > 1:
+        streams = ", ".join(str(subject.stream.name) for subject in found if subject.stream)
+        raise ConfigurationError(f"{which} means {len(found)} checkpoints ({streams}).", mend="Name one.")
+    return found[0]
+
+
+def _selected(which: str, target: str | None, lake: Path | None) -> list[Subject]:
+    """The active checkpoints of the selected streams."""
+    from pipelines.streaming.run.manifest import read_manifest
+
+    resolved, streams = target_and_streams([which], target=target, lake=lake)
+    found, absent = [], []
+    for stream in streams:
+        manifest = read_manifest(resolved.lake, stream.name)
+        number = 1 if manifest is None else manifest.active.number
+        place = resolved.lake.checkpoint(stream.name, number)
+        # A run that ended before its first query began leaves a manifest and no checkpoint.
+        if manifest is None or (manifest.active.query_id is None and not place.exists()):
+            absent.append(str(stream.name))
+        else:
+            found.append(Subject(str(place), resolved, stream, number))
+    if absent:
+        said = f"{', '.join(absent)}: no checkpoint yet in {resolved.lake.root}, as no query has run there."
+        if not found:
+            flags = ("" if target is None else f" --target {target}") + (
+                "" if lake is None else f" --lake {lake}"
+            )
+            raise ConfigurationError(said, mend=f"Run it: tidemill run {which}{flags}")
+        typer.secho(said, err=True, fg=typer.colors.YELLOW)
+    return found

@@ -1,0 +1,203 @@
+"""The page of the damage campaign, `docs/damage.md`, from its results.
+
+`python -m tests.streaming.checkpoint.report` fails when a disagreement between `verify` and Spark has no reason
+here: either the reader is wrong, or a reason is to be written down.
+"""
+
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.streaming.checkpoint.campaign import RESULTS, Result
+
+PAGE = Path(__file__).parents[3] / "docs" / "damage.md"
+DAMAGES = {
+    "delete": "deleted, its sums left behind",
+    "delete with sums": "deleted with its sums",
+    "empty": "emptied",
+    "truncate": "cut to half",
+    "flip": "one bit flipped",
+    "duplicate": "copied under the next number",
+    "swap": "swapped with the one before",
+    "folder gone": "folder deleted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why `verify` and Spark disagree about some damages.
+
+    Attributes:
+        damages: The kinds of damage.
+        where: What the damaged place looks like, a regular expression.
+        outcome: What Spark did.
+        why: The reason, for the page.
+        detail: What Spark's error or the difference looks like, a regular expression.
+    """
+
+    damages: tuple[str, ...]
+    where: str
+    outcome: str
+    why: str
+    detail: str = ""
+
+    def explains(self, result: Result) -> bool:
+        """Whether this is the reason for a disagreement."""
+        return (
+            result.damage in self.damages
+            and result.outcome == self.outcome
+            and re.fullmatch(self.where, result.where) is not None
+            and re.search(self.detail, result.detail) is not None
+        )
+
+
+REASONS: tuple[Reason, ...] = ()
+
+
+def kind_of(where: str) -> str:
+    """A file's place with numbers, ids and names replaced, so that files of the same use fall together."""
+    folder, _, name = where.rpartition("/")
+    sums = name.startswith(".") and name.endswith(".crc")
+    path = f"{folder}/{name[1:-4] if sums else name}".lstrip("/")
+    path = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", path)
+    path = re.sub(r"^(offsets|commits)/\d+", r"\1/N", path)
+    path = re.sub(r"^sources/[^/]+", "sources/S", path)
+    path = re.sub(r"^(sources/S)/\d+", r"\1/N", path)
+    path = re.sub(r"^state/\d+", "state/O", path)
+    path = re.sub(r"^(state/O)/\d+", r"\1/P", path)
+    path = re.sub(r"^(state/O/P)/[a-z][\w-]*(?=/|$)", r"\1", path)
+    path = re.sub(r"/\d+(?=[._][^/]*$)", "/V", path)
+    path = re.sub(r"/[^/]*\.sst", "/NAME.sst", path)
+    path = re.sub(r"(_metadata/v2|_stateSchema/[^/]+)/[^/]+$", r"\1/NAME", path)
+    return f"sums of {path}" if sums else path
+
+
+def read(folder: Path) -> list[Result]:
+    """All results of a campaign."""
+    return [
+        Result(**json.loads(line))
+        for file in sorted(folder.glob("*.jsonl"))
+        for line in file.read_text().splitlines()
+    ]
+
+
+def unexplained(results: Iterable[Result]) -> list[Result]:
+    """The disagreements that no reason explains."""
+    return [
+        result
+        for result in results
+        if not result.agreed and not any(reason.explains(result) for reason in REASONS)
+    ]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
+
+
+def matrix(results: Iterable[Result]) -> str:
+    """For each kind of file and damage, how many there were and in how many the two disagree."""
+    cells: dict[str, dict[str, Counter[bool]]] = defaultdict(lambda: defaultdict(Counter))
+    for result in results:
+        cells[kind_of(result.where)][result.damage][result.agreed] += 1
+
+    def cell(counts: Counter[bool] | None) -> str:
+        if not counts:
+            return ""
+        return f"{counts.total()}" + (f" (**{counts[False]}**)" if counts[False] else "")
+
+    rows = (
+        [f"`{kind}`" if not kind.startswith("sums of ") else f"sums of `{kind.removeprefix('sums of ')}`"]
+        + [cell(by_damage.get(damage)) for damage in DAMAGES]
+        for kind, by_damage in sorted(cells.items(), key=lambda item: (item[0].startswith("sums"), item[0]))
+    )
+    return table(["", *DAMAGES], rows)
+
+
+def exceptions(results: Sequence[Result]) -> str:
+    """The disagreements by their reasons."""
+    rows = []
+    for reason in REASONS:
+        found = [result for result in results if not result.agreed and reason.explains(result)]
+        if found:
+            places = ", ".join(f"`{kind}`" for kind in sorted({kind_of(result.where) for result in found}))
+            kinds = ", ".join(
+                damage for damage in DAMAGES if any(damage == result.damage for result in found)
+            )
+            verdict = "an error" if found[0].errors else "no error"
+            rows.append([len(found), places, kinds, found[0].outcome, verdict, reason.why])
+    return table(["cases", "where", "damage", "Spark", "`verify`", "why"], rows)
+
+
+def page(results: Sequence[Result]) -> str:
+    """The whole page."""
+    outcomes = Counter(result.outcome for result in results)
+    bad = [result for result in results if result.outcome != "continues"]
+    missed = sum(not result.errors for result in bad)
+    false = sum(bool(result.errors) for result in results if result.outcome == "continues")
+    quick = sum(result.quick for result in bad if result.errors)
+    checkpoints = Counter((result.spark, result.case) for result in results)
+    wrong = Counter((result.spark, result.case) for result in results if not result.agreed)
+    return f"""# Damaged checkpoints
+
+<!-- written by `make damage`; do not edit -->
+
+What `tidemill checkpoint verify` says of damaged checkpoints, against what Spark makes of them. Every file of
+{
+        len(checkpoints)
+    } checkpoints (of the state, those of the first partition) was damaged in each of these ways, and
+so was every folder:
+
+{table(["damage", "what"], DAMAGES.items())}
+
+Then `verify` judged the checkpoint, and Spark started the query on it with new input waiting. *Continues* means that
+the start ended, and that the rows it added to a sink which knows batches as Delta does, the rows left in its state
+and its watermark are those of a start on the undamaged checkpoint. *Differs* means that some of them are not.
+
+{len(results):,} damages: Spark continued after {outcomes["continues"]:,}, failed after {
+        outcomes["fails"]:,}, and
+went on with a difference after {outcomes["differs"]:,}. Of the last two, {
+        len(bad):,} together, `verify` had a finding
+of severity error for {len(bad) - missed:,} and none for {missed:,}; `verify --quick` had one for {
+        quick:,}. Where
+Spark continued rightly, it had one for {false:,}.
+
+{
+        table(
+            ["checkpoint", "Spark", "damages", "disagree"],
+            ([name, spark, count, wrong[spark, name]] for (spark, name), count in checkpoints.items()),
+        )
+    }
+
+## Where the two disagree, and why
+
+{exceptions(results)}
+
+## All of it
+
+How many damages of each kind there were, and in brackets in how many the two disagree. `S` is a source, `O` an
+operator, `P` a partition, `N` a batch, `V` a version.
+
+{matrix(results)}
+"""
+
+
+def main() -> None:
+    """Writes the page."""
+    results = read(RESULTS)
+    PAGE.write_text(page(results))
+    left = unexplained(results)
+    for result in left:
+        sys.stderr.write(f"unexplained: {result}\n")
+    sys.exit(bool(left))
+
+
+if __name__ == "__main__":
+    main()
