@@ -51,3 +51,4 @@ def _no_settings_of_this_machine(monkeypatch):
     """Tests mean what they say, whatever the environment of whoever runs them says."""
     for name in [name for name in os.environ if name.startswith("TIDEMILL_") and name != "TIDEMILL_CACHE"]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)

@@ -13,6 +13,7 @@ from orchestration.cli.options import (
     Selection,
     TargetName,
     print_json,
+    table_console,
     target_and_streams,
 )
 
@@ -88,7 +89,6 @@ def _place(source: "Source", target: "Target") -> str | None:
 
 
 def _print(streams: "tuple[Stream, ...]", target: "Target") -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -99,6 +99,6 @@ def _print(streams: "tuple[Stream, ...]", target: "Target") -> None:
         reads = "\n".join(source.describe() for source in stream.sources.values())
         writes = "\n".join(type(sink).__name__ for sink in stream.sinks)
         table.add_row(escape(str(stream.name)), escape(reads), escape(writes))
-    console = Console(highlight=False)
+    console = table_console()
     console.print(table)
     console.print(f"{len(streams)} streams, target {target.name}, lake {target.lake.root}", markup=False)
