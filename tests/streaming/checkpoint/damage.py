@@ -54,7 +54,7 @@ def _of_file(place: Path, where: str) -> Iterator[Damage]:
     following, previous = _neighbour(place, 1), _neighbour(place, -1)
     if following is not None and not following.exists():
         yield Damage("duplicate", where, _on(where, _duplicate))
-    if previous is not None and previous.exists():
+    if previous is not None and previous.exists() and previous.read_bytes() != place.read_bytes():
         yield Damage("swap", where, _on(where, _swap))
 
 
