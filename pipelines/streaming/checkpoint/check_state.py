@@ -33,6 +33,7 @@ class _Store:
     provider: Provider
     version: int
     unique_id: str | None
+    families: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class StateCheck:
                     number = order.index(store.name)
                     unique = of_partition[number] if number < len(of_partition) else "<id>"
                 provider = provider_of(files) or ("rocksdb" if rocksdb else "hdfs")
-                yield _Store(place, files, provider, version, unique)
+                yield _Store(place, files, provider, version, unique, families=bool(store.schema_files))
 
     def _missing_operators(self) -> None:
         """Operators whose folder is gone as a whole: the ids in the commit log and their own numbers tell."""
@@ -144,8 +145,10 @@ class StateCheck:
             )
 
     def _ways(self, store: _Store) -> Iterator[Rebuild]:
+        # Measured with Spark 4.2: column families are made in a snapshot, and no changelog makes them again.
+        from_empty = not store.families
         if store.unique_id is None:
-            return rebuilds(store.files, store.version, store.provider)
+            return rebuilds(store.files, store.version, store.provider, from_empty=from_empty)
         changelog = StateFile(store.version, store.unique_id, "changelog")
         where = f"{store.place}/{changelog.name}"
         before: dict[int, str] = {}
@@ -155,7 +158,7 @@ class StateCheck:
                     before = dict(lineage(where, file))
             except CheckpointFormatError:
                 before = {}  # another codec than lz4: snapshots alone can be judged
-        return rebuilds_by_id(store.files, store.version, store.unique_id, before)
+        return rebuilds_by_id(store.files, store.version, store.unique_id, before, from_empty=from_empty)
 
     def _problems(self, store: _Store, way: Rebuild) -> Iterator[CheckpointFormatError]:
         for name in way.missing:

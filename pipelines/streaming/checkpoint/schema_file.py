@@ -5,13 +5,15 @@ from pipelines.streaming.checkpoint.logfile import parse_object, shown
 
 KNOWN_VERSION = 3
 _CHUNKED, _FAMILIES = 2, 3
+_ID_BYTES = 2
 
 
 def parse_schema(where: str, data: bytes) -> int:
     """The format version of a schema file, after a look at what follows it.
 
     Version 1 is a key and a value schema, each one text; version 2 (Spark 3.0) cuts each into texts of at
-    most 64 KiB with their count before them. Of version 3 (one for each column family) the head is checked.
+    most 64 KiB with their count before them. Version 3 has, for each column family, its name, both schemas with
+    their number before them, how keys are encoded, and the schema of the user's key.
 
     Raises:
         CheckpointFormatError: cut off, no JSON, or of an unknown version.
@@ -29,19 +31,28 @@ def parse_schema(where: str, data: bytes) -> int:
             code="unknown-version",
         )
     if number == _FAMILIES:
-        _, place = _number(where, data, place)
-        _text(where, data, place)
+        families, place = _number(where, data, place)
+        for _ in range(families):
+            _, place = _text(where, data, place)
+            for id_bytes in (_ID_BYTES, _ID_BYTES, 0, 0):
+                place = _json(where, data, place + id_bytes, chunked=True)
         return number
     for _ in ("key", "value"):
-        count = 1
-        if number == _CHUNKED:
-            count, place = _number(where, data, place)
-        schema = ""
-        for _ in range(count):
-            chunk, place = _text(where, data, place)
-            schema += chunk
-        parse_object(where, schema)
+        place = _json(where, data, place, chunked=number == _CHUNKED)
     return number
+
+
+def _json(where: str, data: bytes, place: int, *, chunked: bool) -> int:
+    """The place behind an object in JSON."""
+    count = 1
+    if chunked:
+        count, place = _number(where, data, place)
+    text = ""
+    for _ in range(count):
+        chunk, place = _text(where, data, place)
+        text += chunk
+    parse_object(where, text)
+    return place
 
 
 def _text(where: str, data: bytes, place: int) -> tuple[str, int]:

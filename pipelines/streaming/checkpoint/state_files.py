@@ -76,16 +76,27 @@ def provider_of(files: Iterable[StateFile]) -> Provider | None:
     return None
 
 
-def rebuilds(files: Sequence[StateFile], version: int, provider: Provider) -> Iterator[Rebuild]:
+def rebuilds(
+    files: Sequence[StateFile], version: int, provider: Provider, *, from_empty: bool = True
+) -> Iterator[Rebuild]:
     """The ways to rebuild a version, as Spark tries them: from the newest whole state, then from older ones.
 
     Spark up to 4.0 tries the first alone; from 4.1 on it goes on to older whole states when one is damaged
     (AutoSnapshotLoader), and at last to the empty state of version 0.
+
+    Args:
+        files: The files of the store.
+        version: The version.
+        provider: Which provider wrote them.
+        from_empty: Whether changes alone, from version 1 on, are enough.
     """
     wholes = {file.version: file for file in files if file.whole and file.version <= version}
     changes = {file.version: file for file in files if not file.whole}
     suffix = "delta" if provider == "hdfs" else "changelog"
-    for base in [*sorted(wholes, reverse=True), 0]:
+    bases = sorted(wholes, reverse=True)
+    if not (bases or from_empty):
+        yield Rebuild((), (StateFile(min(changes, default=version), None, "zip").name,))
+    for base in [*bases, 0] if from_empty else bases:
         have = sorted(number for number in changes if base < number <= version)
         missing = () if len(have) == version - base else tuple(_gaps(have, base, version, suffix))
         start = (wholes[base],) if base else ()
@@ -93,7 +104,12 @@ def rebuilds(files: Sequence[StateFile], version: int, provider: Provider) -> It
 
 
 def rebuilds_by_id(
-    files: Iterable[StateFile], version: int, unique_id: str, lineage: Mapping[int, str]
+    files: Iterable[StateFile],
+    version: int,
+    unique_id: str,
+    lineage: Mapping[int, str],
+    *,
+    from_empty: bool = True,
 ) -> Iterator[Rebuild]:
     """The ways to rebuild the version that a unique id names.
 
@@ -102,13 +118,16 @@ def rebuilds_by_id(
         version: The version.
         unique_id: Its id, from the commit log.
         lineage: The ids of versions before it, from the head of its changelog; empty where that has none.
+        from_empty: Whether changes alone, from version 1 on, are enough.
     """
     ids = {**lineage, version: unique_id}
     known = {file.name: file for file in files}
     wholes = [
         number for number in sorted(ids, reverse=True) if StateFile(number, ids[number], "zip").name in known
     ]
-    for base in [*wholes, 0]:
+    if not (wholes or from_empty):
+        yield Rebuild((), (StateFile(min(ids), ids[min(ids)], "zip").name,))
+    for base in [*wholes, 0] if from_empty else wholes:
         names = [] if base == 0 else [StateFile(base, ids[base], "zip").name]
         missing = []
         for number in range(base + 1, version + 1) if version - base <= len(ids) else sorted(ids):

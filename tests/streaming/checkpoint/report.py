@@ -55,7 +55,45 @@ class Reason:
         )
 
 
-REASONS: tuple[Reason, ...] = ()
+REASONS: tuple[Reason, ...] = (
+    Reason(
+        damages=("flip",),
+        where=r"sources/\w+/\d+(\.compact)?",
+        outcome="differs",
+        why="The line stays well formed and names another input file: Spark takes the right one for new and reads "
+        "it again. Only the sums tell, which Spark does not compare: `wrong-sum`, a warning.",
+    ),
+    Reason(
+        damages=("flip",),
+        where=r"offsets/\d+",
+        outcome="fails",
+        why="The file stays well formed and a pinned setting gets a value that it cannot have: `wrong-sum`, a "
+        "warning. Spark refuses the value by name.",
+        detail=r"INVALID_CONF_VALUE",
+    ),
+    Reason(
+        damages=("flip",),
+        where=r"state/\d+/\d+/(\w+/)?_metadata/schema|state/\d+/_stateSchema/.+",
+        outcome="fails",
+        why="The schema stays well formed and names a type or a column that there is not: `wrong-sum`, a warning. "
+        "Spark refuses it by name.",
+    ),
+    Reason(
+        damages=("swap",),
+        where=r"state/.+/\d+\.(delta|changelog)",
+        outcome="differs",
+        why="Both are sound changes with their sums, and nothing in them says of which version they are. With "
+        "state ids the names tell.",
+    ),
+    Reason(
+        damages=("folder gone",),
+        where=r"state",
+        outcome="fails",
+        why="Without a watermark and without state ids nothing else in a checkpoint tells that there was state. "
+        "Spark sees it in the query's plan and refuses to start.",
+        detail=r"MISSING_STATE_DIRECTORY",
+    ),
+)
 
 
 def kind_of(where: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pipelines.streaming.checkpoint import (
+    CheckpointFormatError,
     Inspection,
     OperatorView,
     commit_batches,
@@ -20,6 +21,7 @@ from pipelines.streaming.checkpoint import (
     read_tail,
     verify,
 )
+from pipelines.streaming.checkpoint.schema_file import parse_schema
 from resources.broker import Broker
 from tests.streaming.checkpoint import environments, handmade
 
@@ -216,6 +218,27 @@ def test_a_moved_checkpoint_of_transform_with_state_is_an_error(some: Path, tmp_
     moved = shutil.copytree(some / "with-state" / "checkpoint", tmp_path / "checkpoint")
     found = [(finding.severity, finding.code) for finding in verify(moved, level="quick").findings]
     assert ("error", "moved") in found
+
+
+@pytest.mark.parametrize("level", ["quick", "full"])
+def test_a_missing_snapshot_of_column_families_is_an_error(some: Path, tmp_path: Path, level: Any) -> None:
+    """Its changelogs from version 1 on are there, and Spark 4.2 fails on them without the families."""
+    copy = shutil.copytree(some / "with-state" / "checkpoint", tmp_path / "checkpoint")
+    assert (copy / "state" / "0" / "1" / "1.changelog").exists()
+    (copy / "state" / "0" / "1" / "1.zip").unlink()
+    found = [
+        (finding.severity, finding.code, finding.where) for finding in verify(copy, level=level).findings
+    ]
+    assert ("error", "missing-state", "state/0/1/1.zip") in found
+
+
+def test_a_schema_of_column_families_is_read_to_its_end(some: Path) -> None:
+    (schema,) = (some / "with-state" / "checkpoint").glob("state/0/_stateSchema/default/0_*")
+    data = schema.read_bytes()
+    assert parse_schema("schema", data) == 3
+    for end in range(len(data)):
+        with pytest.raises(CheckpointFormatError):
+            parse_schema("schema", data[:end])
 
 
 @pytest.mark.parametrize("level", ["quick", "full"])
