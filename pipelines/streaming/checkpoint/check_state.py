@@ -67,9 +67,22 @@ class StateCheck:
                     "Restore offsets/ and commits/ from a copy; without one, use a new, empty folder.",
                 )
         elif start.batch_id > 0:
-            for store in self._stores(start.batch_id):
-                self._store(store)
+            stores = tuple(self._stores(start.batch_id))
+            if not self._without_ids(stores, start.batch_id - 1):
+                for store in stores:
+                    self._store(store)
             self._missing_operators()
+
+    def _without_ids(self, stores: tuple[_Store, ...], batch: int) -> bool:
+        """Whether the files of the state carry ids, and the commit that says which of them hold is gone."""
+        commit = self.seen.latest_commit
+        if commit is not None and commit.batch_id == batch:
+            return False
+        if not any(file.unique_id for store in stores for file in store.files):
+            return False
+        what = f"Only commits/{batch} says which files of the state hold, and it is not there: the next start fails."
+        self.found.add("error", "missing-commits", f"commits/{batch}", what, NEW_LIFE)
+        return True
 
     def _stores(self, version: int) -> Iterator[_Store]:
         commit = self.seen.latest_commit
@@ -114,7 +127,7 @@ class StateCheck:
                 before = offset_entry(self.folder, latest.batch_id - 1)
             except CheckpointFormatError:
                 return ""
-            if before.sources == latest.sources:
+            if before.sources == latest.sources and before.watermark_ms < latest.watermark_ms:
                 return f"batch {latest.batch_id} had no new data, and gave out what a watermark had closed"
         return ""
 

@@ -15,7 +15,7 @@ from typing import Any
 import make
 from pyspark.sql import DataFrame, SparkSession
 
-PATIENCE = 60
+PATIENCE = 240
 COUNTED = ("n", "count")
 
 

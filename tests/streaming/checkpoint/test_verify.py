@@ -195,14 +195,26 @@ def test_state_without_offsets(tmp_path: Path) -> None:
     assert ("error", "state-without-offsets", "state") in codes(tmp_path, "quick")
 
 
-@pytest.mark.parametrize("batch", [3, 2])
-def test_all_state_gone_where_a_batch_without_data_tells_of_it(tmp_path: Path, batch: int) -> None:
-    """Only a query with operators runs a batch without new data; no other file of the logs tells of them."""
+@pytest.mark.parametrize(("batch", "watermark", "tells"), [(2, 30, True), (3, 30, False), (2, 20, False)])
+def test_all_state_gone_where_a_batch_without_data_tells_of_it(
+    tmp_path: Path, batch: int, watermark: int, tells: bool
+) -> None:
+    """Only a query with operators runs a batch for a watermark alone; no other file of the logs tells of them."""
     handmade.stateful(tmp_path)
-    handmade.offsets(tmp_path, 3, json.dumps({"logOffset": batch}), watermark=30)
+    handmade.offsets(tmp_path, 3, json.dumps({"logOffset": batch}), watermark=watermark)
     shutil.rmtree(tmp_path / "state")
-    found = [("error", "missing-state", "state")] if batch == 2 else []
-    assert codes(tmp_path, "quick") == found
+    assert (("error", "missing-state", "state") in codes(tmp_path, "quick")) is tells
+
+
+def test_state_named_by_ids_without_the_commit_that_has_them(tmp_path: Path) -> None:
+    handmade.stateful(tmp_path)
+    for partition in (0, 1):
+        handmade.delta(tmp_path, 4, partition=partition, suffix="changelog").rename(
+            tmp_path / "state" / "0" / str(partition) / "4_0c9ef9ac-6d9b-4f5f-8f5c-6a2d2a3d8f11.changelog"
+        )
+    assert ("error", "missing-commits", "commits/3") not in codes(tmp_path, "quick")
+    shutil.rmtree(tmp_path / "commits")
+    assert ("error", "missing-commits", "commits/2") in codes(tmp_path, "quick")
 
 
 @pytest.mark.parametrize("repeated", [True, False])
