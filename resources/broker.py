@@ -104,12 +104,18 @@ class Broker:
 
         Raises:
             confluent_kafka.KafkaException: The broker refused; for example, there is one of that name.
+            TransientError: The broker made it and does not list it.
         """
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
 
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+        deadline = time.monotonic() + READY_SECONDS
+        while name not in admin.list_topics(timeout=READY_SECONDS).topics:
+            if time.monotonic() > deadline:
+                raise TransientError(f"the broker made the topic {name!r} and does not list it.")
+            time.sleep(POLL_SECONDS)
 
     def __enter__(self) -> Self:
         for attempt in range(1, ATTEMPTS + 1):

@@ -75,6 +75,12 @@ def _ingest(pipeline: Pipeline, *, changed: bool) -> None:
         return events.withColumn("name", _paused(F.col("name")))
 
 
+def _counted(orders):
+    """How many orders there are in each window of five minutes."""
+    windows = orders.groupBy(F.window("at", "5 minutes").alias("w")).agg(F.count("*").alias("n"))
+    return windows.select("w.start", "n")
+
+
 def shop(*, changed: bool = False) -> Pipeline:
     """The streams; `changed` is the code after an edit between the kill and the next run."""
     pipeline = Pipeline("shop")
@@ -96,11 +102,11 @@ def shop(*, changed: bool = False) -> Pipeline:
         sink=[DeltaAppend(), DeltaAppend(name="archive")] if changed else DeltaAppend(),
     )
     def windows(orders):
-        return (
-            orders.groupBy(F.window("at", "5 minutes").alias("w"))
-            .agg(F.count("*").alias("n"))
-            .select("w.start", "n")
-        )
+        return _counted(orders)
+
+    @pipeline.stream(source=orders.with_watermark("at", DELAY), sink=DeltaAppend())
+    def counts(orders):
+        return _counted(orders)
 
     @pipeline.stream(source=orders.with_watermark("at", DELAY), sink=DeltaAppend())
     def visits(orders):

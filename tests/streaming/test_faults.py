@@ -315,21 +315,24 @@ def test_a_repeated_batch_joins_the_snapshot_of_its_first_attempt(scratch, tmp_p
     assert scratch.rows(made["named"]) == multiset(expected)
 
 
-EXPECTED = {"windows": expected_windows, "visits": expected_visits, "paid": expected_paid}
+EXPECTED = {
+    "windows": expected_windows,
+    "counts": expected_windows,
+    "visits": expected_visits,
+    "paid": expected_paid,
+}
 
 
-@pytest.mark.parametrize(
-    ("stream", "changed"),
-    [
-        ("windows", True),
-        ("visits", False),
-        ("paid", False),
-        pytest.param("windows", False, marks=campaign),
-    ],
-)
-def test_a_stateful_append_that_was_killed_between_delta_and_spark(scratch, tmp_path, stream, changed):
-    """Delta has the batch, `commits/` has not: Spark alone would skip it and lose its watermark."""
-    filled(scratch, stream)
+@pytest.fixture(scope="module")
+def waiting(sessions, tmp_path_factory):
+    """A lake in which each of these streams has the second arrival before it; a test kills its own alone."""
+    folder = tmp_path_factory.mktemp("waiting")
+    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", sessions=sessions)
+    filled(scratch, *EXPECTED)
+    return scratch
+
+
+def killed_between_delta_and_spark(scratch, stream, tmp_path, *, changed):
     offset, _ = batches(scratch, stream)
     place = checkpoint_of(scratch, stream)
     killed_after_file(next_delta_version(scratch, stream), scratch, stream, tmp_path)
@@ -340,10 +343,19 @@ def test_a_stateful_append_that_was_killed_between_delta_and_spark(scratch, tmp_
     assert read_commit(place, max(commit_batches(place))).next_watermark_ms == watermark.timestamp() * 1000
 
 
-@pytest.mark.parametrize("stream", ["windows", pytest.param("paid", marks=campaign)])
-def test_a_run_that_was_killed_before_its_no_data_batch(scratch, tmp_path, stream):
-    """The data batch is done, the batch that gives out what its watermark closed never ran."""
-    filled(scratch, stream)
+@pytest.mark.parametrize(("stream", "changed"), [("windows", True), ("visits", False), ("paid", False)])
+def test_a_stateful_append_that_was_killed_between_delta_and_spark(waiting, tmp_path, stream, changed):
+    """Delta has the batch, `commits/` has not: Spark alone would skip it and lose its watermark."""
+    killed_between_delta_and_spark(waiting, stream, tmp_path, changed=changed)
+
+
+@campaign
+def test_windows_that_were_killed_between_delta_and_spark_without_a_change(scratch, tmp_path):
+    filled(scratch, "windows")
+    killed_between_delta_and_spark(scratch, "windows", tmp_path, changed=False)
+
+
+def killed_before_its_no_data_batch(scratch, stream, tmp_path):
     offset, _ = batches(scratch, stream)
     place = checkpoint_of(scratch, stream)
     killed_after_file(place / "commits" / str(offset + 1), scratch, stream, tmp_path)
@@ -352,3 +364,14 @@ def test_a_run_that_was_killed_before_its_no_data_batch(scratch, tmp_path, strea
     assert scratch.rows(shop()[stream]) == EXPECTED[stream]()
     control = scratch.lake.control(shop()[stream].name)
     assert (control / "repairs").exists() or batches(scratch, stream)[0] > offset + 1
+
+
+def test_a_run_that_was_killed_before_its_no_data_batch(waiting, tmp_path):
+    """The data batch is done, the batch that gives out what its watermark closed never ran."""
+    killed_before_its_no_data_batch(waiting, "counts", tmp_path)
+
+
+@campaign
+def test_a_join_that_was_killed_before_its_no_data_batch(scratch, tmp_path):
+    filled(scratch, "paid")
+    killed_before_its_no_data_batch(scratch, "paid", tmp_path)

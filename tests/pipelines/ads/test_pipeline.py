@@ -72,15 +72,8 @@ def arrive(scratch: "Scratch", prepared: "Path", pieces: list[str], started: int
                 os.utime(place, (started + number, started + number))
 
 
-@pytest.mark.parametrize(
-    ("runs", "shuffled"),
-    [
-        (1, True),  # the two tests below cut their input, too
-        pytest.param(1, False, marks=pytest.mark.campaign),
-        pytest.param(3, True, marks=pytest.mark.campaign),
-        pytest.param(7, False, marks=pytest.mark.campaign),
-    ],
-)
+@pytest.mark.campaign  # the two tests below cut their input, too
+@pytest.mark.parametrize(("runs", "shuffled"), [(1, False), (3, True), (7, False)])
 def test_every_table_is_the_oracles_however_the_input_is_cut(scratch, tmp_path, runs, shuffled):
     generate(out=tmp_path / "prepared", events=EVENTS, seed=11, files=14)
     pieces = sorted({place.name for place in (tmp_path / "prepared").rglob("*.json")})
