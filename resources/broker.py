@@ -24,7 +24,7 @@ READY_SECONDS = 60
 """It is ready in 3 s to 5 s on two busy cores."""
 POLL_SECONDS = 0.05
 ATTEMPTS = 3
-"""Somebody else can take a free port before the broker binds it; three times in a row is another fault."""
+"""Somebody else can take a free port before the broker binds it; three failures in a row are another fault."""
 
 # The first tier of the compiler and the serial collector: it lives for seconds and shares the cores.
 JVM_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -121,7 +121,7 @@ class Broker:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 self._start()
-            except PortTakenError:
+            except NotStartedError:
                 self._stop()
                 if attempt == ATTEMPTS:
                     raise
@@ -165,8 +165,8 @@ class Broker:
             self._scratch = None
 
 
-class PortTakenError(TransientError):
-    """Somebody else took a port between our choice and the broker's start."""
+class NotStartedError(TransientError):
+    """The broker ended before it was ready, or another answers in its place: another start may help."""
 
 
 def server_properties(ports: Ports, data: Path, credentials: Credentials | None) -> str:
@@ -217,7 +217,7 @@ def _format(java: Sequence[str], config: Path, cluster_id: str, log: Path) -> No
             timeout=READY_SECONDS,
         )
     if done.returncode != 0:
-        raise _failure("could not format its folder", log)
+        raise _not_started("could not format its folder", done.returncode, log)
 
 
 def _wait_until_ready(
@@ -226,8 +226,8 @@ def _wait_until_ready(
     host, port = bootstrap.split(":")
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
-        if supervisor.poll() is not None:
-            raise _failure("ended while it started", log)
+        if (status := supervisor.poll()) is not None:
+            raise _not_started("ended while it started", status, log)
         try:
             socket.create_connection((host, int(port)), timeout=1).close()
         except OSError:
@@ -242,15 +242,23 @@ def _wait_until_ready(
     try:
         answered = admin.list_topics(timeout=max(1, deadline - time.monotonic()))
     except KafkaException as error:
-        raise _failure(f"was not ready within {READY_SECONDS} s", log) from error
+        raise TransientError(
+            f"The development Kafka broker was not ready within {READY_SECONDS} s; it said: {_said(log)}",
+            mend="Start it again.",
+        ) from error
     if answered.cluster_id != cluster_id:
-        raise PortTakenError(f"Another broker than the development broker listens on {bootstrap}.")
+        raise NotStartedError(f"Another broker than the development broker listens on {bootstrap}.")
 
 
-def _failure(what: str, log: Path) -> TransientError:
-    text = log.read_text(encoding="utf-8", errors="replace")
-    kind = PortTakenError if "Address already in use" in text else TransientError
-    said = next(
-        (line.strip() for line in text.splitlines() if re.search(r"ERROR|Exception", line)), "nothing"
+def _not_started(what: str, status: int, log: Path) -> NotStartedError:
+    return NotStartedError(
+        f"The development Kafka broker {what} (exit status {status}); it said: {_said(log)}",
+        mend="Start it again.",
     )
-    return kind(f"The development Kafka broker {what}; it said: {said}", mend="Start it again.")
+
+
+def _said(log: Path) -> str:
+    """The first error in the log, or its last line."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    errors = (line for line in lines if re.search(r"ERROR|Error|Exception", line))
+    return next(errors, next((line for line in reversed(lines) if line), "nothing"))

@@ -45,13 +45,13 @@ class InterruptibleSessions:
         # One at a time: a second stream must not start Spark again after the first start was broken off.
         with self._one_start:
             if self._interrupted:
-                raise canceled()
+                raise CanceledError
             self._starting = True
             try:
                 self._engine.root()
             except Exception:
                 if self._interrupted:
-                    raise canceled() from None
+                    raise CanceledError from None
                 raise
             finally:
                 self._starting = False
@@ -86,11 +86,6 @@ class InterruptibleSessions:
                 with suppress(psutil.NoSuchProcess):
                     child.kill()
         raise KeyboardInterrupt
-
-
-def canceled() -> CanceledError:
-    """What becomes of a stream that an interrupt kept from its end."""
-    return CanceledError("the run was canceled.", lost="Nothing was lost: the next run continues.")
 
 
 def leave_interrupted() -> NoReturn:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import typer
 
-from orchestration.cli.interrupt import InterruptibleSessions, canceled, leave_interrupted
+from orchestration.cli.interrupt import InterruptibleSessions, leave_interrupted
 from orchestration.cli.options import (
     WRONG,
     AsJson,
@@ -117,6 +117,7 @@ def run_streams(
 
 def _canceled(streams: "Sequence[Stream]", ended: "Sequence[StreamResult]") -> "Iterator[StreamResult]":
     """The results of the streams that an interrupt kept from starting, or from ending in time."""
+    from pipelines.streaming.errors import CanceledError
     from pipelines.streaming.run.failure import translated
     from pipelines.streaming.run.results import StreamResult
 
@@ -124,7 +125,7 @@ def _canceled(streams: "Sequence[Stream]", ended: "Sequence[StreamResult]") -> "
     for stream in streams:
         if stream.name not in known:
             yield StreamResult(
-                stream=stream.name, outcome="canceled", error=translated(canceled(), stream.name)
+                stream=stream.name, outcome="canceled", error=translated(CanceledError(), stream.name)
             )
 
 

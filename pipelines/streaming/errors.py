@@ -108,3 +108,14 @@ class UpstreamChangeError(TerminalError):
 
 class CanceledError(TidemillError):
     """The run was asked to stop; the batch that was under way is repeated by the next run."""
+
+    def __init__(
+        self,
+        what: str = "the run was canceled.",
+        *,
+        stream: object | None = None,
+        lost: str = "Nothing was lost: the next run continues.",
+        mend: str = "",
+        error_class: str | None = None,
+    ) -> None:
+        super().__init__(what, stream=stream, lost=lost, mend=mend, error_class=error_class)

@@ -81,18 +81,21 @@ def test_a_taken_port_is_given_up_for_another(monkeypatch):
 def test_a_broker_that_does_not_start_says_what_it_said(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
-    java.write_text("#!/bin/sh\necho 'ERROR: the disk is on fire'\nexit 3\n")
+    java.write_text("#!/bin/sh\necho x >> starts\necho 'ERROR: the disk is on fire'\nexit 3\n")
     java.chmod(0o755)
     (tmp_path / "release").write_text('JAVA_VERSION="17.0.15"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(subject, "broker_jars", list)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     with pytest.raises(
-        TransientError, match="could not format its folder; it said: ERROR: the disk is on fire"
+        TransientError,
+        match=r"could not format its folder \(exit status 3\); it said: ERROR: the disk is on fire",
     ):
         Broker().__enter__()
     assert not list(tmp_path.glob("tidemill-broker-*"))
+    assert len((tmp_path / "starts").read_text().split()) == subject.ATTEMPTS
 
 
 def test_asking_for_an_address_needs_a_started_broker():

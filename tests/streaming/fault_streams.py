@@ -34,27 +34,16 @@ def _paused(column):
 def _ingest(pipeline: Pipeline, *, changed: bool) -> None:
     """What reads feeds."""
 
-    @pipeline.stream(
-        source=Feed("orders", value=from_json(ORDER), quarantine={"amount_positive": "amount > 0"}),
-        sink=DeltaAppend(),
-    )
-    def orders(events):
-        return events.withColumn("note", F.lit("new")) if changed else events
+    # Alike, for kills of their own; the last of them writes two tables.
+    for name in ("orders", "refunds", "returns"):
 
-    @pipeline.stream(
-        source=Feed("refunds", value=from_json(ORDER), quarantine={"amount_positive": "amount > 0"}),
-        sink=DeltaAppend(),
-    )
-    def refunds(events):
-        return events.withColumn("note", F.lit("new")) if changed else events
-
-    # The same, but in two tables.
-    @pipeline.stream(
-        source=Feed("returns", value=from_json(ORDER), quarantine={"amount_positive": "amount > 0"}),
-        sink=[DeltaAppend(), DeltaAppend(name="archive")],
-    )
-    def returns(events):
-        return events.withColumn("note", F.lit("new")) if changed else events
+        @pipeline.stream(
+            name=name,
+            source=Feed(name, value=from_json(ORDER), quarantine={"amount_positive": "amount > 0"}),
+            sink=[DeltaAppend(), DeltaAppend(name="archive")] if name == "returns" else DeltaAppend(),
+        )
+        def ingest(events):
+            return events.withColumn("note", F.lit("new")) if changed else events
 
     @pipeline.stream(
         source=Feed("payments", value=from_json(PAYMENT), quarantine={"known": "order_id != 'bad'"}),

@@ -49,6 +49,14 @@ WATERMARK = minute(max(SECOND)) - DELAY
 PAID_WATERMARK = minute(49 + 2) - DELAY
 
 
+def expected_ingest():
+    return multiset((order["order_id"],) for arrival in ORDERS for order in arrival)
+
+
+def expected_copied():
+    return multiset((order["order_id"], order["amount"]) for arrival in ORDERS for order in arrival)
+
+
 def expected_windows():
     counts = Counter(START + (minute(m) - START) // WINDOW * WINDOW for m in (*FIRST, *SECOND))
     return multiset((start, n) for start, n in counts.items() if start + WINDOW <= WATERMARK)
@@ -205,7 +213,7 @@ def killed(sessions, tmp_path_factory):
         "names": [{"customer": "c0", "name": "c0"}],
     }
     for stream, rows in first.items():
-        scratch.arrive(made[stream], next(iter(made[stream].sources)), rows)
+        scratch.arrive(made[stream], "events", rows)
     assert not [
         r.error for r in scratch.run_all([made[name] for name in (*first, "copied", "totals")]) if r.error
     ]
@@ -222,10 +230,9 @@ def test_an_ingest_that_was_killed(killed, stream):
     made = shop()[stream]
     assert batches(killed, stream) == (1, 0)
     run_again(killed, stream, changed=True)
-    expected = multiset((o["order_id"],) for arrival in ORDERS for o in arrival)
-    assert killed.rows(made, "order_id") == expected
+    assert killed.rows(made, "order_id") == expected_ingest()
     if stream == "returns":
-        assert killed.table_rows(killed.lake.table(made.name, "archive"), "order_id") == expected
+        assert killed.table_rows(killed.lake.table(made.name, "archive"), "order_id") == expected_ingest()
     assert sum(killed.quarantined(made).values()) == 2
 
 
@@ -271,8 +278,7 @@ def test_a_run_that_was_killed_before_its_ledger(killed):
     lines = {line.batch_id: line for line in ledger.lines(killed.lake, name)}
     assert {batch: line.reconstructed for batch, line in lines.items()} == {0: False, 1: True}
     assert lines[1].rows_written == len(ORDERS[1])
-    expected = multiset((o["order_id"], o["amount"]) for arrival in ORDERS for o in arrival)
-    assert killed.rows(shop()["copied"]) == expected
+    assert killed.rows(shop()["copied"]) == expected_copied()
 
 
 @campaign
@@ -285,8 +291,7 @@ def test_an_ingest_that_was_killed_anywhere(scratch, tmp_path, point, changed):
     killed_at({"refunds": point}, scratch, tmp_path)
     assert batches(scratch, "refunds") == (1, 0)
     run_again(scratch, "refunds", changed=changed)
-    expected = multiset((o["order_id"],) for arrival in ORDERS for o in arrival)
-    assert scratch.rows(refunds, "order_id") == expected
+    assert scratch.rows(refunds, "order_id") == expected_ingest()
     assert sum(scratch.quarantined(refunds).values()) == 2
 
 
@@ -296,8 +301,7 @@ def test_a_native_append_that_was_killed_after_its_offsets(scratch, tmp_path):
     killed_after_file(checkpoint_of(scratch, "copied") / "offsets" / "1", scratch, "copied", tmp_path)
     assert batches(scratch, "copied")[0] == 1
     run_again(scratch, "copied")
-    expected = multiset((o["order_id"], o["amount"]) for arrival in ORDERS for o in arrival)
-    assert scratch.rows(shop()["copied"]) == expected
+    assert scratch.rows(shop()["copied"]) == expected_copied()
 
 
 def test_a_repeated_batch_joins_the_snapshot_of_its_first_attempt(scratch, tmp_path):

@@ -5,11 +5,10 @@ from itertools import pairwise
 from pipelines.streaming.checkpoint.check_order import check_tail_order
 from pipelines.streaming.checkpoint.checksums import sidecar
 from pipelines.streaming.checkpoint.damage import Damage
-from pipelines.streaming.checkpoint.errors import CheckpointFormatError
 from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.findings import Findings
 from pipelines.streaming.checkpoint.inspection import Inspection
-from pipelines.streaming.checkpoint.tail import batches_in, offset_entry
+from pipelines.streaming.checkpoint.tail import batches_in, readable_offset
 
 SHUFFLE_CONF = "spark.sql.shuffle.partitions"
 UNPINNED_PARTITIONS = "unpinned-partitions"
@@ -155,16 +154,12 @@ def _unpinned_partitions(folder: Folder, seen: Inspection, found: Findings) -> N
     start, pinned = seen.next_start, SHUFFLE_CONF in seen.conf
     if start is None or start.kind != "repeat_batch" or not (pinned and seen.since_spark_4_2):
         return
-    where = f"offsets/{start.batch_id - 1}"
-    try:
-        before = folder.item(where) and offset_entry(folder, start.batch_id - 1)
-    except CheckpointFormatError:
-        return  # said elsewhere
-    if before and SHUFFLE_CONF not in before.conf:
+    before = readable_offset(folder, start.batch_id - 1)
+    if before is not None and SHUFFLE_CONF not in before.conf:
         found.add(
             "error",
             UNPINNED_PARTITIONS,
-            where,
+            f"offsets/{start.batch_id - 1}",
             f"It does not pin {SHUFFLE_CONF}, and Spark 4.2 compares it with that of the batch to be repeated: "
             "the next start fails with None.get.",
             "Start once with spark.sql.streaming.checkUnfinishedRepartitionOnRestart=false, as tidemill run does.",

@@ -1,13 +1,11 @@
 """The checks of the order of batches: offsets and watermarks only ever go forward."""
 
-from pipelines.streaming.checkpoint.commits import CommitEntry
-from pipelines.streaming.checkpoint.errors import CheckpointFormatError
 from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.findings import Findings
 from pipelines.streaming.checkpoint.inspection import Inspection
 from pipelines.streaming.checkpoint.offsets import OffsetEntry
 from pipelines.streaming.checkpoint.source_offset import SourceOffset
-from pipelines.streaming.checkpoint.tail import batches_in, commit_entry, offset_entry
+from pipelines.streaming.checkpoint.tail import batches_in, readable_commit, readable_offset
 
 
 def check_tail_order(folder: Folder, seen: Inspection, last: int, found: Findings) -> None:
@@ -16,7 +14,7 @@ def check_tail_order(folder: Folder, seen: Inspection, last: int, found: Finding
     A file that was swapped or copied from another batch shows here.
     """
     latest, commit = seen.latest_offset, seen.latest_commit
-    before = _offset(folder, last - 1) if last else None
+    before = readable_offset(folder, last - 1) if last else None
     if latest is not None and before is not None:
         for what in _backwards(before, latest):
             found.add(
@@ -26,7 +24,7 @@ def check_tail_order(folder: Folder, seen: Inspection, last: int, found: Finding
                 f"{what} The next start reads those records again.",
                 "Restore both files from a copy; do not start before.",
             )
-    committed = _commit(folder, last - 1) if last else None
+    committed = readable_commit(folder, last - 1) if last else None
     if latest is not None and committed is not None and latest.watermark_ms != committed.next_watermark_ms:
         found.add(
             "warning",
@@ -90,26 +88,12 @@ def check_history(folder: Folder, found: Findings) -> tuple[set[int], set[int]]:
     offset_versions: set[int] = set()
     before: OffsetEntry | None = None
     for batch in batches:
-        entry = _offset(folder, batch)
+        entry = readable_offset(folder, batch)
         if entry is not None:
             offset_versions.add(entry.version)
             if before is not None and before.batch_id == batch - 1 and batch != batches[-1]:
                 for what in _backwards(before, entry):
                     found.add("warning", "offsets-go-back", f"offsets/{batch}", what)
         before = entry
-    commits = (_commit(folder, batch) for batch in batches_in(folder, "commits"))
+    commits = (readable_commit(folder, batch) for batch in batches_in(folder, "commits"))
     return offset_versions, {commit.version for commit in commits if commit is not None}
-
-
-def _offset(folder: Folder, batch_id: int) -> OffsetEntry | None:
-    try:
-        return offset_entry(folder, batch_id)
-    except CheckpointFormatError:
-        return None
-
-
-def _commit(folder: Folder, batch_id: int) -> CommitEntry | None:
-    try:
-        return commit_entry(folder, batch_id)
-    except CheckpointFormatError:
-        return None

@@ -2,13 +2,12 @@
 
 from pipelines.streaming.checkpoint.check_logs import NEW_LIFE
 from pipelines.streaming.checkpoint.damage import Damage
-from pipelines.streaming.checkpoint.errors import CheckpointFormatError
 from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.findings import Findings
 from pipelines.streaming.checkpoint.inspection import Inspection
 from pipelines.streaming.checkpoint.source_log import LogEntry, log_entries, needed_entries, source_folder
 from pipelines.streaming.checkpoint.source_offset import SourceOffset
-from pipelines.streaming.checkpoint.tail import offset_entry
+from pipelines.streaming.checkpoint.tail import readable_offset
 
 
 def check_sources(folder: Folder, seen: Inspection, damage: Damage, found: Findings) -> None:
@@ -27,10 +26,8 @@ def _done(folder: Folder, seen: Inspection, source: SourceOffset) -> int:
     start = seen.next_start
     if start is None or start.kind != "repeat_batch":
         return source.log_offset if source.log_offset is not None else -1
-    try:
-        before = offset_entry(folder, start.batch_id - 1).source(source.key) if start.batch_id else None
-    except CheckpointFormatError:
-        before = None
+    entry = readable_offset(folder, start.batch_id - 1)
+    before = None if entry is None else entry.source(source.key)
     return before.log_offset if before is not None and before.log_offset is not None else -1
 
 

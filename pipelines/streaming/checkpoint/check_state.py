@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipelines.streaming.checkpoint.check_logs import NEW_LIFE
+from pipelines.streaming.checkpoint.commits import CommitEntry
 from pipelines.streaming.checkpoint.damage import Damage
 from pipelines.streaming.checkpoint.errors import CheckpointFormatError
 from pipelines.streaming.checkpoint.files import Folder
@@ -18,7 +19,7 @@ from pipelines.streaming.checkpoint.state_files import (
     rebuilds,
     rebuilds_by_id,
 )
-from pipelines.streaming.checkpoint.tail import offset_entry
+from pipelines.streaming.checkpoint.tail import readable_offset
 
 _LOST = f"The state of this partition is lost. {NEW_LIFE}"
 _SHOWN = 20
@@ -67,27 +68,25 @@ class StateCheck:
                     "Restore offsets/ and commits/ from a copy; without one, use a new, empty folder.",
                 )
         elif start.batch_id > 0:
-            stores = tuple(self._stores(start.batch_id))
-            if not self._without_ids(stores, start.batch_id - 1):
+            commit = self.seen.latest_commit
+            if commit is not None and commit.batch_id != start.batch_id - 1:
+                commit = None
+            stores = tuple(self._stores(start.batch_id, commit))
+            with_ids = any(file.unique_id for store in stores for file in store.files)
+            if with_ids and commit is None:
+                self._ids_lost(start.batch_id - 1)
+            else:
                 for store in stores:
                     self._store(store)
             self._missing_operators()
 
-    def _without_ids(self, stores: tuple[_Store, ...], batch: int) -> bool:
-        """Whether the files of the state carry ids, and the commit that says which of them hold is gone."""
-        commit = self.seen.latest_commit
-        if commit is not None and commit.batch_id == batch:
-            return False
-        if not any(file.unique_id for store in stores for file in store.files):
-            return False
+    def _ids_lost(self, batch: int) -> None:
         what = f"Only commits/{batch} says which files of the state hold, and it is not there: the next start fails."
         self.found.add("error", "missing-commits", f"commits/{batch}", what, NEW_LIFE)
-        return True
 
-    def _stores(self, version: int) -> Iterator[_Store]:
-        commit = self.seen.latest_commit
-        known = commit is not None and commit.batch_id == version - 1
-        ids = commit.state_unique_ids if commit is not None and known else None
+    def _stores(self, version: int, commit: CommitEntry | None) -> Iterator[_Store]:
+        """Every store in every partition; `commit` is that of the batch which left the version, where known."""
+        ids = commit.state_unique_ids if commit is not None else None
         rocksdb = "RocksDB" in self.seen.conf.get(PROVIDER_CONF, "")
         for view in self.seen.operators:
             order = [store.name for store in view.operator.stores]
@@ -122,13 +121,14 @@ class StateCheck:
         if self.folder.item("state") is not None:
             return "its folder is there and empty"
         latest = self.seen.latest_offset
-        if latest is not None and latest.batch_id > 0:
-            try:
-                before = offset_entry(self.folder, latest.batch_id - 1)
-            except CheckpointFormatError:
-                return ""
-            if before.sources == latest.sources and before.watermark_ms < latest.watermark_ms:
-                return f"batch {latest.batch_id} had no new data, and gave out what a watermark had closed"
+        before = latest and readable_offset(self.folder, latest.batch_id - 1)
+        if (
+            latest
+            and before
+            and before.sources == latest.sources
+            and before.watermark_ms < latest.watermark_ms
+        ):
+            return f"batch {latest.batch_id} had no new data, and gave out what a watermark had closed"
         return ""
 
     def _store(self, store: _Store) -> None:

@@ -164,6 +164,22 @@ def commit_entry(folder: Folder, batch_id: int) -> CommitEntry:
     return parse_commit(batch_id, folder.read(where), where)
 
 
+def readable_offset(folder: Folder, batch_id: int) -> OffsetEntry | None:
+    """`offsets/<batch_id>`; None where there is none, or it cannot be read."""
+    try:
+        return offset_entry(folder, batch_id)
+    except CheckpointFormatError:
+        return None
+
+
+def readable_commit(folder: Folder, batch_id: int) -> CommitEntry | None:
+    """`commits/<batch_id>`; None where there is none, or it cannot be read."""
+    try:
+        return commit_entry(folder, batch_id)
+    except CheckpointFormatError:
+        return None
+
+
 def offset_batches(path: str | os.PathLike[str]) -> list[int]:
     """The batches of which the checkpoint still has offsets, ascending (Spark keeps the last hundred)."""
     return batches_in(opened(path), "offsets")

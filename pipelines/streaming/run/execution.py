@@ -225,7 +225,7 @@ class Execution:
         trigger = {"once": True} if once else {"availableNow": True}
         self.lease.check()
         if self.canceled.is_set():  # to start a query and to stop it takes longer than a canceled run has
-            raise CanceledError("the run was canceled.", lost="Nothing was lost: the next run continues.")
+            raise CanceledError
         running = writer.trigger(**trigger).start()
         limit = stream.query.max_run
         seconds = limit.total_seconds() if isinstance(limit, timedelta) and not once else None

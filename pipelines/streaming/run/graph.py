@@ -172,7 +172,7 @@ class Run:
         """Runs a stream; what is transient is tried again."""
         for attempt in range(1, ATTEMPTS + 1):
             if self._canceled.is_set():
-                raise CanceledError("the run was canceled.", lost="Nothing was lost: the next run continues.")
+                raise CanceledError
             found = plan(stream, self._places)
             if found.idle:
                 return self._idle(found)

@@ -116,7 +116,7 @@ def wait(
         _stop(query, done)
         raise
     if canceled.is_set():
-        raise CanceledError("the run was canceled.", lost="Nothing was lost: the next run continues.")
+        raise CanceledError
     on_progress(_progress(query))
     if failure:
         raise failure[0]

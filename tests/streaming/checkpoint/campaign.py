@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -153,19 +152,11 @@ def judge(checkpoint: Path) -> tuple[list[str], list[str], bool]:
     return errors, others, not verify(checkpoint, level="quick").sound
 
 
-def prepare(python: str, jars: str, case: str, folder: Path) -> None:
-    """Makes the case's checkpoint in a folder, with new input waiting behind it."""
-    subprocess.run(
-        [python, str(HERE / "make.py"), str(folder), case, "--waiting"],
-        env={**os.environ, "TIDEMILL_TEST_JARS": jars},
-        check=True,
-        stdout=sys.stderr,
-    )
-
-
-def results_of(spark: Spark, version: str, case: str, folder: Path) -> Iterator[Result]:
-    """One result a damage."""
-    checkpoint, kept = folder / "checkpoint", folder.with_name("kept")
+def results_of(spark: Spark, version: str, case: str, scratch: Path) -> Iterator[Result]:
+    """Makes the case's checkpoint, with new input waiting behind it, and damages it: one result a damage."""
+    environments.make(scratch, case, "--waiting", version=version)
+    folder, kept = scratch / case, scratch / "kept"
+    checkpoint = folder / "checkpoint"
     shutil.copytree(folder, kept)
 
     def restore() -> None:
@@ -207,10 +198,8 @@ def main(
             if results.exists():
                 continue
             with TemporaryDirectory() as made:
-                prepare(python, jars, case, Path(made))
                 lines = [
-                    json.dumps(asdict(result))
-                    for result in results_of(spark, version, case, Path(made) / case)
+                    json.dumps(asdict(result)) for result in results_of(spark, version, case, Path(made))
                 ]
             results.write_text("\n".join(lines) + "\n")
 

@@ -1,5 +1,6 @@
 """Pythons with some version of Spark: our own, and one with Spark 3.5 that is made when it is first asked for."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,19 @@ def spark(version: str) -> tuple[str, str]:
     if version == OLD:
         return str(_old()), ""
     raise ValueError(f"There are environments for Spark {OURS} and {OLD}, not for {version}.")
+
+
+def make(into: Path, *arguments: str, version: str = OURS, **environment: str) -> None:
+    """Makes checkpoints with that Spark: `make.py` in a process of its own."""
+    python, jars = spark(version)
+    done = subprocess.run(
+        [python, str(Path(__file__).with_name("make.py")), str(into), *arguments],
+        env={**os.environ, "TIDEMILL_TEST_JARS": jars, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def _old() -> Path:

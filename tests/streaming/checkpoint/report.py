@@ -174,57 +174,65 @@ def exceptions(results: Sequence[Result]) -> str:
     return table(["cases", "where", "damage", "Spark", "`verify`", "why"], rows)
 
 
-def page(results: Sequence[Result]) -> str:
-    """The whole page."""
-    outcomes = Counter(result.outcome for result in results)
-    bad = [result for result in results if result.outcome != "continues"]
-    missed = sum(not result.errors for result in bad)
-    false = sum(bool(result.errors) for result in results if result.outcome == "continues")
-    quick = sum(result.quick for result in bad if result.errors)
-    checkpoints = Counter((result.spark, result.case) for result in results)
-    wrong = Counter((result.spark, result.case) for result in results if not result.agreed)
-    return f"""# Damaged checkpoints
+PAGE_TEXT = """\
+# Damaged checkpoints
 
 <!-- written by `make damage`; do not edit -->
 
-What `tidemill checkpoint verify` says of damaged checkpoints, against what Spark makes of them. Every file of
-{
-        len(checkpoints)
-    } checkpoints (of the state, those of the first partition) was damaged in each of these ways, and
-so was every folder:
+What `tidemill checkpoint verify` says of damaged checkpoints, against what Spark makes of them. Every file of the
+{checkpoints} checkpoints below (of the state, those of the first partition) was damaged in each of these ways, and so
+was every folder:
 
-{table(["damage", "what"], DAMAGES.items())}
+{damages}
 
 Then `verify` judged the checkpoint, and Spark started the query on it with new input waiting. *Continues* means that
 the start ended, and that the rows it added to a sink which knows batches as Delta does, the rows left in its state
 and its watermark are those of a start on the undamaged checkpoint. *Differs* means that some of them are not.
 
-{len(results):,} damages: Spark continued after {outcomes["continues"]:,}, failed after {
-        outcomes["fails"]:,}, and
-went on with a difference after {outcomes["differs"]:,}. Of the last two, {
-        len(bad):,} together, `verify` had a finding
-of severity error for {len(bad) - missed:,} and none for {missed:,}; `verify --quick` had one for {
-        quick:,}. Where
-Spark continued rightly, it had one for {false:,}.
+{totals}
 
-{
-        table(
-            ["checkpoint", "Spark", "damages", "disagree"],
-            ([name, spark, count, wrong[spark, name]] for (spark, name), count in checkpoints.items()),
-        )
-    }
+{by_checkpoint}
 
 ## Where the two disagree, and why
 
-{exceptions(results)}
+{exceptions}
 
 ## All of it
 
 How many damages of each kind there were, and in brackets in how many the two disagree. `S` is a source, `O` an
 operator, `P` a partition, `N` a batch, `V` a version.
 
-{matrix(results)}
+{matrix}
 """
+
+
+def totals(results: Sequence[Result]) -> str:
+    """What Spark did and how often `verify` had said so, in a table."""
+    rows = []
+    for outcome in ("continues", "differs", "fails"):
+        of_outcome = [result for result in results if result.outcome == outcome]
+        errors = [result for result in of_outcome if result.errors]
+        quick = sum(result.quick for result in errors)
+        rows.append([outcome, len(of_outcome), len(errors), quick, len(of_outcome) - len(errors)])
+    head = ["Spark", "damages", "`verify`: an error", "`--quick` too", "`verify`: no error"]
+    return table(head, ([f"{cell:,}" if isinstance(cell, int) else cell for cell in row] for row in rows))
+
+
+def page(results: Sequence[Result]) -> str:
+    """The whole page."""
+    checkpoints = Counter((result.spark, result.case) for result in results)
+    wrong = Counter((result.spark, result.case) for result in results if not result.agreed)
+    return PAGE_TEXT.format(
+        checkpoints=len(checkpoints),
+        damages=table(["damage", "what"], DAMAGES.items()),
+        totals=totals(results),
+        by_checkpoint=table(
+            ["checkpoint", "Spark", "damages", "disagree"],
+            ([name, spark, count, wrong[spark, name]] for (spark, name), count in checkpoints.items()),
+        ),
+        exceptions=exceptions(results),
+        matrix=matrix(results),
+    )
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ def start(spark: SparkSession, case: make.Case, folder: Path) -> dict[str, Any]:
 
 
 def answer(spark: SparkSession, name: str, folder: Path) -> dict[str, Any]:
-    """What a start makes of the checkpoint; `error` has the first line of the innermost cause when it fails."""
+    """What a start makes of the checkpoint; `error` has the innermost cause when it fails."""
     case = make.CASES[name]
     before = {key: spark.conf.get(key, None) for key in case.confs}
     for key, value in case.confs.items():

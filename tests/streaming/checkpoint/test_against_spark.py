@@ -1,9 +1,7 @@
 """Real checkpoints: what we say of them is what Spark says, and we find nothing wrong with them."""
 
 import json
-import os
 import shutil
-import subprocess
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,6 @@ from tests.streaming.checkpoint import environments, handmade
 
 pytestmark = pytest.mark.timeout(1200)  # the first test makes the checkpoints
 
-MAKE = Path(__file__).parent / "make.py"
 SOME = ["stateless-named", "windows-changelog", "windows-ids", "with-state"]
 REST = [
     "chained",
@@ -80,15 +77,7 @@ OLD = [
 
 
 def make(into: Path, names: list[str], version: str = environments.OURS, **environment: str) -> Path:
-    python, jars = environments.spark(version)
-    done = subprocess.run(
-        [python, str(MAKE), str(into), *names],
-        env={**os.environ, "TIDEMILL_TEST_JARS": jars, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    environments.make(into, *names, version=version, **environment)
     return into
 
 

@@ -33,8 +33,7 @@ def test_every_damage_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", ["stateless-named", "windows-hdfs", "windows-changelog"])
 def test_verify_says_what_spark_does(tmp_path: Path, case: str) -> None:
     python, jars = environments.spark(environments.OURS)
-    campaign.prepare(python, jars, case, tmp_path)
     with campaign.Spark(python, jars) as spark:
-        results = list(campaign.results_of(spark, environments.OURS, case, tmp_path / case))
+        results = list(campaign.results_of(spark, environments.OURS, case, tmp_path))
     assert report.unexplained(results) == []
     assert any(result.errors for result in results)
