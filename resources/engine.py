@@ -2,11 +2,16 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
+
+import psutil
+
+from pipelines.streaming.errors import CanceledError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,16 +87,19 @@ class Engine:
         self.settings = settings
         self._root: SparkSession | None = None
         self._lock = Lock()
+        self._broken_off = False
+        self._older: set[int] = set()
 
     def root(self) -> "SparkSession":
         """The session that a user's own batch code shares.
 
         Raises:
             ConfigurationError: there is no suitable Java, or the jars cannot be had.
+            CanceledError: the start was broken off.
         """
-        with self._lock:
+        with self._lock:  # a second stream must not start Spark again after the first start was broken off
             if self._root is None:
-                self._root = self._connect() if self.settings.mode == "connect" else self._start()
+                self._root = self._first()
             return self._root
 
     def new(self) -> "SparkSession":
@@ -108,12 +116,37 @@ class Engine:
         """
         return self.settings.shuffle_partitions or max(2, min(8, os.cpu_count() or 2))
 
+    def break_off(self) -> None:
+        """Keeps Spark from starting, now and later; once it is there this does nothing.
+
+        A query can be stopped; a JVM that is just starting cannot be asked, so it is killed. Nothing is lost:
+        no query of it has begun.
+        """
+        if self._root is not None:
+            return
+        self._broken_off = True
+        for process in _spark_processes():
+            if process.pid not in self._older:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
     def stop(self) -> None:
         """Ends the JVM, or leaves the server."""
         with self._lock:
             if self._root is not None:
                 self._root.stop()
                 self._root = None
+
+    def _first(self) -> "SparkSession":
+        if self._broken_off:
+            raise CanceledError
+        self._older = {process.pid for process in _spark_processes()}
+        try:
+            return self._connect() if self.settings.mode == "connect" else self._start()
+        except Exception:
+            if self._broken_off:
+                raise CanceledError from None
+            raise
 
     def _start(self) -> "SparkSession":
         from resources.java import require_java
@@ -133,3 +166,11 @@ class Engine:
 
         builder = SparkSession.builder.remote(self.settings.remote or "")
         return builder.config("spark.sql.session.timeZone", "UTC").create()
+
+
+def _spark_processes() -> Iterator[psutil.Process]:
+    """The JVMs that pyspark started for this process, and the scripts that are about to become one."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "pyspark-shell" in child.cmdline():
+                yield child

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import typer
 
-from orchestration.cli.interrupt import InterruptibleSessions, leave_interrupted
+from orchestration.cli.interrupt import interruptible, leave_interrupted
 from orchestration.cli.options import (
     WRONG,
     AsJson,
@@ -92,13 +92,12 @@ def run_streams(
 
     console = Console(stderr=True, quiet=quiet, highlight=False)
     engine = Engine(target.spark)
-    sessions = InterruptibleSessions(engine)
-    running = Run(streams, places=target, sessions=sessions, run_id=run_id, max_parallel=parallel)
+    running = Run(streams, places=target, sessions=engine, run_id=run_id, max_parallel=parallel)
     width = max((len(str(stream.name)) for stream in streams), default=0)
     shown = 0
     try:
         with (
-            sessions.interruptible(),
+            interruptible(),
             console.status("looking at what waits ...") as status,
             closing(running.results()) as results,
         ):

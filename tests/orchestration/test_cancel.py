@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -63,8 +64,25 @@ def wait_for(reached, process: subprocess.Popen, log: Path, seconds: float) -> N
         pytest.fail(f"The run ended too early.\n{log.read_text()}")
 
 
+def jvms(process: subprocess.Popen) -> list[psutil.Process]:
+    """Spark's JVM, or the script that is about to become it."""
+    found = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if "pyspark-shell" in child.cmdline():
+                found.append(child)
+    return found
+
+
+AFTER = {
+    "the start of Spark began": lambda _lake, process: jvms(process),
+    "its batch began": lambda lake, _process: (lake.checkpoint(SLOW, 1) / "offsets" / "0").exists(),
+}
+
+
+@pytest.mark.parametrize("after", AFTER)
 @pytest.mark.parametrize("sent", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.campaign)])
-def test_a_terminated_run_stops_its_query_releases_its_lease_and_is_canceled_within_5_s(home, sent):
+def test_a_terminated_run_stops_its_query_releases_its_lease_and_is_canceled_within_5_s(home, sent, after):
     lake, log = Lake(home / "lake"), home / "log"
     with log.open("w") as out:
         process = subprocess.Popen(
@@ -74,13 +92,13 @@ def test_a_terminated_run_stops_its_query_releases_its_lease_and_is_canceled_wit
             stderr=subprocess.STDOUT,
         )
         try:
-            running = lake.checkpoint(SLOW, 1) / "offsets" / "0"
-            wait_for(running.exists, process, log, 120)
+            wait_for(lambda: AFTER[after](lake, process), process, log, 120)
             children = psutil.Process(process.pid).children(recursive=True)
-            assert any(child.name().startswith("java") for child in children)
+            assert jvms(process)
             signaled = time.time()
             process.send_signal(sent)
             process.wait(30)
+            ended = time.time()
         finally:
             process.kill()
 
@@ -88,6 +106,7 @@ def test_a_terminated_run_stops_its_query_releases_its_lease_and_is_canceled_wit
         (run,) = instance.get_runs()
         assert run.status == DagsterRunStatus.CANCELED, log.read_text()
         assert instance.get_run_stats(run.run_id).end_time - signaled < 5
+        assert ended - signaled < 15  # Dagster takes its time to leave, on a busy machine
         assert instance.get_latest_materialization_event(AssetKey(["case", "slow"])) is None
     (lease,) = (lake.control(SLOW) / "lease").glob("*.json")
     assert json.loads(lease.read_text())["released"] is True

@@ -58,6 +58,9 @@ class NoSessions:
     def default_partitions(self):
         raise AssertionError("a session was asked for")
 
+    def break_off(self):
+        raise AssertionError("a run was canceled")
+
 
 def test_every_record_is_in_the_table_or_in_quarantine(scratch):
     orders = ingest(quarantine={"amount_positive": "amount > 0"})

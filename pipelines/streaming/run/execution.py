@@ -49,6 +49,9 @@ class Sessions(Protocol):
     def default_partitions(self) -> int:
         """Shuffle partitions of a query that does not say."""
 
+    def break_off(self) -> None:
+        """Keeps Spark from starting, now and later; once it is there this does nothing."""
+
 
 @dataclass(slots=True)
 class Execution:

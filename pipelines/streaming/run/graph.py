@@ -106,6 +106,7 @@ class Run:
     def _cancel(self, ended: "Queue[StreamResult]", running: int) -> None:
         """Stops what is running and waits for it a few seconds."""
         self._canceled.set()
+        self._sessions.break_off()
         deadline = time.monotonic() + CANCEL_SECONDS
         for _ in range(running):
             try:
