@@ -7,3 +7,20 @@ SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+
+def small_target(*pipelines: str) -> str:
+    """A `tidemill.toml` with such a Spark: a lake and a landing folder beside it, and these pipelines."""
+    confs = ", ".join(f'"{key}" = "{value}"' for key, value in SMALL.items())
+    return f"""
+pipelines = {list(pipelines)}
+
+[targets.dev]
+lake = "lake"
+landing = "landing"
+
+[targets.dev.spark]
+master = "local[2]"
+shuffle_partitions = 2
+conf = {{ {confs} }}
+"""

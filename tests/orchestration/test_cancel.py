@@ -14,6 +14,7 @@ from dagster import AssetKey, DagsterInstance, DagsterRunStatus
 
 from pipelines.streaming.lake import Lake
 from pipelines.streaming.names import StreamName
+from tests.small import small_target
 
 ROOT = Path(__file__).parents[2]
 SLOW = StreamName("case", "slow")
@@ -28,22 +29,12 @@ def slow(events):
     """Every number, a minute each."""
     return events.withColumn("slept", F.expr("java_method('java.lang.Thread', 'sleep', 60000L)"))
 '''
-TARGET = """
-pipelines = ["slow_case:case"]
-
-[targets.dev]
-lake = "lake"
-landing = "landing"
-
-[targets.dev.spark]
-master = "local[2]"
-"""
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch) -> Path:
     (tmp_path / "slow_case.py").write_text(PIPELINE)
-    (tmp_path / "tidemill.toml").write_text(TARGET)
+    (tmp_path / "tidemill.toml").write_text(small_target("slow_case:case"))
     (tmp_path / "landing" / "numbers").mkdir(parents=True)
     (tmp_path / "landing" / "numbers" / "a.json").write_text('{"n": 1}\n')
     (tmp_path / "dagster").mkdir()

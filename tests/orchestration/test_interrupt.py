@@ -19,7 +19,7 @@ from pipelines.streaming.run.graph import Run
 from pipelines.streaming.run.lease import holder_of
 from pipelines.streaming.testing import multiset
 from resources.targets import resolve
-from tests.small import SMALL
+from tests.small import small_target
 
 SLOW, AFTER = StreamName("case", "slow"), StreamName("case", "after")
 # The first file is taken at once; the batch of the second sleeps as long as the environment says.
@@ -38,18 +38,6 @@ def slow(events):
 @case.stream(source=slow, sink=DeltaAppend())
 def after(slow):
     return slow.select("n")
-"""
-TARGET = f"""
-pipelines = ["interrupt_case:case"]
-
-[targets.dev]
-lake = "lake"
-landing = "landing"
-
-[targets.dev.spark]
-master = "local[2]"
-shuffle_partitions = 2
-conf = {{ {", ".join(f'"{key}" = "{value}"' for key, value in SMALL.items())} }}
 """
 # On a busy machine a JVM takes long to start and to come to its first batch.
 FOR_START = 240
@@ -105,7 +93,7 @@ class Interrupted:
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Project:
     (tmp_path / "interrupt_case.py").write_text(PIPELINE)
-    (tmp_path / "tidemill.toml").write_text(TARGET)
+    (tmp_path / "tidemill.toml").write_text(small_target("interrupt_case:case"))
     landing = tmp_path / "landing" / "numbers"
     landing.mkdir(parents=True)
     for number in (1, 2):

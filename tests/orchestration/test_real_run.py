@@ -8,17 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.small import small_target
+
 ROOT = Path(__file__).parents[2]
-TARGET = """
-pipelines = []
-
-[targets.dev]
-lake = "lake"
-landing = "landing"
-
-[targets.dev.spark]
-master = "local[2]"
-"""
 # In a process of its own: a JVM lives as long as its process, and the compute logs are the process's.
 SCRIPT = """
 import json
@@ -116,7 +108,7 @@ def runs(tmp_path_factory) -> list[dict]:
     """A first run, with a stream that fails; one with new rows and a batch asset; one with nothing new."""
     home = tmp_path_factory.mktemp("home")
     (home / "case.py").write_text(SCRIPT)
-    (home / "tidemill.toml").write_text(TARGET)
+    (home / "tidemill.toml").write_text(small_target())
     (home / "landing" / "numbers").mkdir(parents=True)
     (home / "landing" / "numbers" / "a.json").write_text('{"n": 1}\n{"n": 2}\n{"n": 5}\noops\n')
     (home / "dagster").mkdir()

@@ -70,8 +70,11 @@ def _went_back(old: SourceOffset, new: SourceOffset) -> str:
     if old.delta and new.delta:
         if old.delta.reservoir_id != new.delta.reservoir_id:
             return ""
-        there, here = (old.delta.version, old.delta.index), (new.delta.version, new.delta.index)
-        return f"from version {there[0]} to {here[0]}" if here < there else ""
+        if new.delta.version < old.delta.version:
+            return f"from version {old.delta.version} to {new.delta.version}"
+        if new.delta.version == old.delta.version and new.delta.index < old.delta.index:
+            return f"from file {old.delta.index} to file {new.delta.index} of version {new.delta.version}"
+        return ""
     numbers = (old.log_offset, new.log_offset) if old.kind == "file" else (old.rows, new.rows)
     if numbers[0] is not None and numbers[1] is not None and numbers[1] < numbers[0]:
         return f"from {numbers[0]} to {numbers[1]}"

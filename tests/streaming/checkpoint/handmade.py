@@ -16,6 +16,8 @@ CONF = {
     ),
     "spark.sql.streaming.stateStore.rowChecksum.enabled": "false",
 }
+"""What Spark 4.2 pins."""
+OLDER_CONF = {key: value for key, value in CONF.items() if "rowChecksum" not in key}
 
 
 def write(file: Path, data: str | bytes) -> Path:

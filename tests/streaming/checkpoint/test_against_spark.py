@@ -222,6 +222,17 @@ def test_a_missing_snapshot_of_column_families_is_an_error(some: Path, tmp_path:
     assert ("error", "missing-state", "state/0/1/1.zip") in found
 
 
+def test_a_table_of_a_snapshot_with_another_size_is_an_error(some: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(some / "with-state" / "checkpoint", tmp_path / "checkpoint")
+    (table, *_) = (copy / "state" / "0" / "1" / "SSTs").glob("*.sst")
+    table.write_bytes(table.read_bytes() + b"more")
+    where = str(table.relative_to(copy))
+    found = [
+        (finding.severity, finding.code, finding.where) for finding in verify(copy, level="quick").findings
+    ]
+    assert ("error", "damaged-state", where) in found
+
+
 def test_a_schema_of_column_families_is_read_to_its_end(some: Path) -> None:
     (schema,) = (some / "with-state" / "checkpoint").glob("state/0/_stateSchema/default/0_*")
     data = schema.read_bytes()

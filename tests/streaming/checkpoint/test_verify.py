@@ -175,8 +175,7 @@ def test_a_damaged_snapshot_with_an_older_way(tmp_path: Path, pinned: bool, seve
     handmade.stateful(tmp_path)
     handmade.write(handmade.delta(tmp_path, 4, suffix="snapshot"), b"")
     if not pinned:
-        conf = {key: value for key, value in handmade.CONF.items() if "rowChecksum" not in key}
-        handmade.offsets(tmp_path, 3, json.dumps({"logOffset": 3}), watermark=30, conf=conf)
+        handmade.offsets(tmp_path, 3, json.dumps({"logOffset": 3}), watermark=30, conf=handmade.OLDER_CONF)
     assert codes(tmp_path, "quick") == [(severity, "empty-file", "state/0/0/4.snapshot")]
 
 
@@ -213,19 +212,62 @@ def test_state_named_by_ids_without_the_commit_that_has_them(tmp_path: Path) -> 
             tmp_path / "state" / "0" / str(partition) / "4_0c9ef9ac-6d9b-4f5f-8f5c-6a2d2a3d8f11.changelog"
         )
     assert ("error", "missing-commits", "commits/3") not in codes(tmp_path, "quick")
+    for batch in (3, 2):  # the ids of batch 1, which is then the last, are of another version
+        remove(tmp_path / "commits" / str(batch))
+    assert ("error", "missing-commits", "commits/2") in codes(tmp_path, "quick")
     shutil.rmtree(tmp_path / "commits")
     assert ("error", "missing-commits", "commits/2") in codes(tmp_path, "quick")
 
 
-@pytest.mark.parametrize("repeated", [True, False])
-def test_first_offsets_without_the_partitions_that_spark_4_2_compares(tmp_path: Path, repeated: bool) -> None:
+@pytest.mark.parametrize(
+    ("repeated", "by_4_2", "fails"), [(True, True, True), (False, True, False), (True, False, False)]
+)
+def test_first_offsets_without_the_partitions_that_spark_4_2_compares(
+    tmp_path: Path, repeated: bool, by_4_2: bool, fails: bool
+) -> None:
     handmade.stateless(tmp_path, 2)
-    conf = {key: value for key, value in handmade.CONF.items() if "shuffle" not in key}
-    handmade.offsets(tmp_path, 0, json.dumps({"logOffset": 0}), conf=conf)
+    first = {key: value for key, value in handmade.CONF.items() if "shuffle" not in key}
+    last = handmade.CONF if by_4_2 else handmade.OLDER_CONF
+    handmade.offsets(tmp_path, 0, json.dumps({"logOffset": 0}), conf=first)
+    handmade.offsets(tmp_path, 1, json.dumps({"logOffset": 1}), conf=last)
     if repeated:
         remove(tmp_path / "commits" / "1")
-    found = [("error", "unpinned-partitions", "offsets/0")] if repeated else []
-    assert codes(tmp_path, "quick") == found
+    assert codes(tmp_path, "quick") == ([("error", "unpinned-partitions", "offsets/0")] if fails else [])
+
+
+def reservoir(version: int, index: int, table: str = "a") -> dict[str, object]:
+    place = {"reservoirId": table, "reservoirVersion": version, "index": index}
+    return {"sourceVersion": 1, "isStartingVersion": False, **place}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what"),
+    [
+        ({"t": {"0": 5, "1": 5}}, {"t": {"0": 6, "1": 4}}, "from 5 to 4 in partition 1 of t"),
+        ({"t": {"0": 5}}, {"t": {"0": 5, "1": 0}, "u": {"0": 0}}, None),
+        (reservoir(7, -1), reservoir(6, 3), "from version 7 to 6"),
+        (reservoir(7, 3), reservoir(7, 2), "from file 3 to file 2 of version 7"),
+        (reservoir(7, 3), reservoir(0, -1, table="b"), None),
+        (9, 8, "from 9 to 8"),
+        (8, 9, None),
+    ],
+)
+def test_offsets_that_go_back(tmp_path: Path, before: object, after: object, what: str | None) -> None:
+    handmade.write(tmp_path / "metadata", json.dumps({"id": handmade.QUERY_ID}))
+    for batch, offset in enumerate((before, after)):
+        handmade.offsets(tmp_path, batch, json.dumps(offset))
+        handmade.commit(tmp_path, batch)
+    for level in ("quick", "full"):
+        found = verify(tmp_path, level=level).findings
+        assert [(each.severity, each.code) for each in found] == (
+            [("error", "offsets-go-back")] if what else []
+        )
+        assert what is None or what in found[0].what
+
+
+def test_a_commit_that_lowers_the_watermark(tmp_path: Path) -> None:
+    handmade.commit(handmade.stateful(tmp_path), 3, 20)  # its batch ran under 30
+    assert codes(tmp_path, "quick") == [("error", "watermark-goes-back", "commits/3")]
 
 
 def test_a_missing_operator_of_several(tmp_path: Path) -> None:
