@@ -4,7 +4,7 @@ from pipelines.streaming.checkpoint.files import Folder
 from pipelines.streaming.checkpoint.findings import Findings
 from pipelines.streaming.checkpoint.inspection import Inspection
 from pipelines.streaming.checkpoint.offsets import OffsetEntry
-from pipelines.streaming.checkpoint.source_offset import SourceOffset
+from pipelines.streaming.checkpoint.source_offset import DeltaOffset, SourceOffset
 from pipelines.streaming.checkpoint.tail import batches_in, readable_commit, readable_offset
 
 
@@ -60,24 +60,31 @@ def _backwards(before: OffsetEntry, after: OffsetEntry) -> list[str]:
 
 
 def _went_back(old: SourceOffset, new: SourceOffset) -> str:
+    """From where to where, in words; empty when it did not."""
     if old.kind == "kafka":
-        for topic, partitions in new.partitions.items():
-            for partition, offset in partitions.items():
-                was = old.partitions.get(topic, {}).get(partition, offset)
-                if offset < was:
-                    return f"from {was} to {offset} in partition {partition} of {topic}"
-        return ""
+        return _partition_went_back(old, new)
     if old.delta and new.delta:
-        if old.delta.reservoir_id != new.delta.reservoir_id:
-            return ""
-        if new.delta.version < old.delta.version:
-            return f"from version {old.delta.version} to {new.delta.version}"
-        if new.delta.version == old.delta.version and new.delta.index < old.delta.index:
-            return f"from file {old.delta.index} to file {new.delta.index} of version {new.delta.version}"
+        return _table_went_back(old.delta, new.delta)
+    before, after = (old.log_offset, new.log_offset) if old.kind == "file" else (old.rows, new.rows)
+    return f"from {before} to {after}" if before is not None and after is not None and after < before else ""
+
+
+def _partition_went_back(old: SourceOffset, new: SourceOffset) -> str:
+    for topic, partitions in new.partitions.items():
+        for partition, offset in partitions.items():
+            was = old.partitions.get(topic, {}).get(partition, offset)
+            if offset < was:
+                return f"from {was} to {offset} in partition {partition} of {topic}"
+    return ""
+
+
+def _table_went_back(old: DeltaOffset, new: DeltaOffset) -> str:
+    if new.reservoir_id != old.reservoir_id:
         return ""
-    numbers = (old.log_offset, new.log_offset) if old.kind == "file" else (old.rows, new.rows)
-    if numbers[0] is not None and numbers[1] is not None and numbers[1] < numbers[0]:
-        return f"from {numbers[0]} to {numbers[1]}"
+    if new.version < old.version:
+        return f"from version {old.version} to {new.version}"
+    if new.version == old.version and new.index < old.index:
+        return f"from file {old.index} to file {new.index} of version {new.version}"
     return ""
 
 
