@@ -44,7 +44,8 @@ campaign: java $(READY) ## the long tests, and ten thousand cases of each that h
 	$(BIN)/tidemill jars fetch --broker
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
 
-damage: java jars ## every file of many checkpoints damaged: `verify` against Spark, into docs/damage.md; takes hours
+damage: java $(READY) ## every file of many checkpoints damaged: `verify` against Spark, into docs/damage.md; takes hours
+	$(BIN)/tidemill jars fetch --broker
 	$(BIN)/python -m tests.streaming.checkpoint.campaign
 	$(BIN)/python -m tests.streaming.checkpoint.campaign --spark 3.5
 	$(BIN)/python -m tests.streaming.checkpoint.report

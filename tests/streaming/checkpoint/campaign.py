@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ import typer
 from rich.progress import track
 
 from pipelines.streaming.checkpoint import verify
+from resources.broker import Broker
 from tests.streaming.checkpoint import environments
 from tests.streaming.checkpoint.damage import Damage, damages
 
@@ -29,6 +31,8 @@ CASES = (
     "stateless",
     "stateless-named",
     "stateless-long",
+    "rate",
+    "kafka",
     "delta",
     "windows-hdfs",
     "windows-pending",
@@ -155,27 +159,24 @@ def judge(checkpoint: Path) -> tuple[list[str], list[str], bool]:
 def results_of(spark: Spark, version: str, case: str, scratch: Path) -> Iterator[Result]:
     """Makes the case's checkpoint, with new input waiting behind it, and damages it: one result a damage."""
     environments.make(scratch, case, "--waiting", version=version)
-    folder, kept = scratch / case, scratch / "kept"
-    checkpoint = folder / "checkpoint"
-    shutil.copytree(folder, kept)
+    checkpoint, kept = scratch / case / "checkpoint", scratch / "kept"
+    shutil.copytree(checkpoint, kept)
 
     def restore() -> None:
-        for name in ("checkpoint", "table"):
-            shutil.rmtree(folder / name, ignore_errors=True)
-            if (kept / name).exists():
-                shutil.copytree(kept / name, folder / name)
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        shutil.copytree(kept, checkpoint)
 
     errors, usual, _ = judge(checkpoint)
     assert not errors, f"{case}: errors in the undamaged checkpoint: {errors}"
-    expected = spark.start(case, folder)
+    expected = spark.start(case, scratch / case)
     assert "error" not in expected, f"{case}: {expected}"
     restore()
-    assert spark.start(case, folder) == expected, f"{case}: two starts differ"
+    assert spark.start(case, scratch / case) == expected, f"{case}: two starts differ"
     restore()
     for damage in track(list(chosen(checkpoint)), f"Spark {version}, {case}"):
         damage.apply(checkpoint)
         errors, others, quick = judge(checkpoint)
-        got = spark.start(case, folder)
+        got = spark.start(case, scratch / case)
         detail = got.get("error") or difference(expected, got)
         outcome = "fails" if "error" in got else "differs" if detail else "continues"
         warnings = sorted(set(others) - set(usual))
@@ -191,12 +192,16 @@ def main(
 ) -> None:
     """Damages checkpoints and writes what came of it."""
     into.mkdir(parents=True, exist_ok=True)
-    python, jars = environments.spark(version)
-    with Spark(python, jars) as spark:
-        for case in cases or (OLD_CASES if version == environments.OLD else CASES):
-            results = into / f"{version}-{case}.jsonl"
-            if results.exists():
-                continue
+    chosen_cases = cases or (OLD_CASES if version == environments.OLD else CASES)
+    left = {case: into / f"{version}-{case}.jsonl" for case in chosen_cases}
+    left = {case: results for case, results in left.items() if not results.exists()}
+    with ExitStack() as stack:
+        if "kafka" in left:
+            broker = stack.enter_context(Broker())
+            broker.create_topic("kafka", partitions=3)
+            os.environ["TIDEMILL_TEST_KAFKA"] = broker.bootstrap
+        spark = stack.enter_context(Spark(*environments.spark(version)))
+        for case, results in left.items():
             with TemporaryDirectory() as made:
                 lines = [
                     json.dumps(asdict(result)) for result in results_of(spark, version, case, Path(made))

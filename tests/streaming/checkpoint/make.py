@@ -40,10 +40,14 @@ NAMED = {
 
 @dataclass
 class Case:
-    """One checkpoint: the query, its settings, and how many times three files are added and read."""
+    """One checkpoint: the query, its settings, and how many times three files are added and read.
+
+    `fill` takes what is in the input folder on to where the query reads, if that is no folder.
+    """
 
     query: Callable[["Scene"], DataFrame]
     confs: dict[str, str] = field(default_factory=dict)
+    fill: Callable[["Scene"], None] | None = None
     mode: str = "append"
     runs: int = 2
     files_per_run: int = 3
@@ -71,12 +75,13 @@ class Scene:
         """The same under a watermark of ten minutes."""
         return self.read(name).withWatermark("at", "10 minutes")
 
-    def add(self, run: int) -> None:
-        """The files of one run: each is a quarter of an hour later than the one before."""
+    def add(self, run: int, files: int | None = None) -> None:
+        """The files of one run, or the first few: each is a quarter of an hour later than the one before."""
+        first = run * self.case.files_per_run
         for name in ("a", "b"):
             into = self.folder / "input" / name
             into.mkdir(parents=True, exist_ok=True)
-            for number in range(run * self.case.files_per_run, (run + 1) * self.case.files_per_run):
+            for number in range(first, first + (files or self.case.files_per_run)):
                 minute = number * 15
                 rows = [
                     {
@@ -90,6 +95,8 @@ class Scene:
                 file.write_text("".join(json.dumps(row) + "\n" for row in rows))
                 stamp = 1_700_000_000 + number  # the source takes files in the order of their times
                 os.utime(file, (stamp, stamp))
+        if self.case.fill is not None:
+            self.case.fill(self)
 
 
 def _windows(scene: Scene) -> DataFrame:
@@ -134,23 +141,34 @@ def _rate(scene: Scene) -> DataFrame:
     return reader.load()
 
 
+def _rows(scene: Scene) -> DataFrame:
+    return scene.spark.read.schema(SCHEMA).json(str(scene.folder / "input" / "a"))
+
+
+def _into_table(scene: Scene) -> None:
+    _rows(scene).write.format("delta").mode("append").save(str(scene.folder / "table"))
+
+
 def _delta(scene: Scene) -> DataFrame:
-    table = scene.folder / "table"
-    rows = scene.spark.read.schema(SCHEMA).json(str(scene.folder / "input" / "a"))
-    rows.write.format("delta").mode("append").save(str(table))
-    return scene.spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(str(table))
+    reader = scene.spark.readStream.format("delta").option("maxFilesPerTrigger", 1)
+    return reader.load(str(scene.folder / "table"))
+
+
+def _into_topic(scene: Scene) -> None:
+    values = _rows(scene).select(F.to_json(F.struct("*")).alias("value"))
+    values.write.format("kafka").options(**_kafka_server(), topic=scene.folder.name).save()
 
 
 def _kafka(scene: Scene) -> DataFrame:
-    """What is in the input folder, once more into a topic with the case's name."""
-    server = {"kafka.bootstrap.servers": os.environ["TIDEMILL_TEST_KAFKA"]}
-    rows = scene.spark.read.schema(SCHEMA).json(str(scene.folder / "input" / "a"))
-    values = rows.select(F.to_json(F.struct("*")).alias("value"))
-    values.write.format("kafka").options(**server, topic=scene.folder.name).save()
-    reader = scene.spark.readStream.format("kafka").options(**server)
+    """The topic with the case's name."""
+    reader = scene.spark.readStream.format("kafka").options(**_kafka_server())
     return reader.options(
         subscribe=scene.folder.name, startingOffsets="earliest", maxOffsetsPerTrigger="20"
     ).load()
+
+
+def _kafka_server() -> dict[str, str]:
+    return {"kafka.bootstrap.servers": os.environ["TIDEMILL_TEST_KAFKA"]}
 
 
 def _with_state(scene: Scene) -> DataFrame:
@@ -208,8 +226,8 @@ CASES: dict[str, Case] = {
     "stateless-named": Case(_union, NAMED, named=True, needs=SPARK_42),
     "stateless-long": Case(_union, SHORT, runs=2, files_per_run=13, files_per_batch=1),
     "rate": Case(_rate, runs=1),
-    "delta": Case(_delta),
-    "kafka": Case(_kafka, needs="TIDEMILL_TEST_KAFKA" in os.environ),
+    "delta": Case(_delta, fill=_into_table),
+    "kafka": Case(_kafka, fill=_into_topic, needs="TIDEMILL_TEST_KAFKA" in os.environ),
     "windows-hdfs": Case(_windows),
     "windows-hdfs-long": Case(_windows, SHORT, runs=2, files_per_run=9, files_per_batch=1),
     "windows-pending": Case(_windows, NO_DATA_OFF),
@@ -361,7 +379,7 @@ def main(into: Path, wanted: list[str], *, waiting: bool) -> None:
             started = time.monotonic()
             make(spark, into, name)
             if waiting:
-                Scene(spark, into / name, CASES[name]).add(CASES[name].runs)
+                Scene(spark, into / name, CASES[name]).add(CASES[name].runs, files=2)
             print(f"{name}: {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)  # noqa: T201
     finally:
         spark.stop()
