@@ -23,6 +23,7 @@ ANSWER_SECONDS = 8.0
 # Streams that come next in the same look do not wait for the same dead cluster again.
 REMEMBER_SECONDS = 5.0
 POLL_SECONDS = 0.02
+ELECTION_SECONDS = 0.2
 # Our own deadline comes first: it knows why there is no answer.
 _CLIENT_SECONDS = ANSWER_SECONDS + 1
 
@@ -34,6 +35,8 @@ _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "does not let this user look at the topic",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "does not let this user in",
 }
+# A broker says so in the moments of an election, or before it has heard of a new topic.
+_ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
 
 
@@ -118,13 +121,19 @@ class Client:
             return {}, {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         with self._asking():
-            first, end = (
-                self._admin.list_offsets(
-                    dict.fromkeys(asked, spec), isolation_level=level, request_timeout=_CLIENT_SECONDS
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while True:
+                first, end = (
+                    self._admin.list_offsets(
+                        dict.fromkeys(asked, spec), isolation_level=level, request_timeout=_CLIENT_SECONDS
+                    )
+                    for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
                 )
-                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
-            )
-            self._settle([*first.values(), *end.values()])
+                answers = [*first.values(), *end.values()]
+                self._settle(answers)
+                if time.monotonic() > deadline or not any(map(_without_leader, answers)):
+                    break
+                time.sleep(ELECTION_SECONDS)
         return (
             {(at.topic, at.partition): self._result(future).offset for at, future in first.items()},
             {(at.topic, at.partition): self._result(future).offset for at, future in end.items()},
@@ -175,3 +184,8 @@ class Client:
     def _without_secrets(self, text: str) -> str:
         password = self._cluster.password
         return text.replace(password, "********") if password else text
+
+
+def _without_leader(answer: Future[Any]) -> bool:
+    error = answer.exception()
+    return isinstance(error, KafkaException) and error.args[0].code() in _ELECTING

@@ -3,13 +3,16 @@
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from pipelines.streaming.backlog import cluster as subject
+from pipelines.streaming.backlog.cluster import Client
 from pipelines.streaming.backlog.kafka import waiting_messages
 from pipelines.streaming.checkpoint import SourceOffset
 from pipelines.streaming.errors import ConfigurationError, DataLossError, TerminalError, TransientError
@@ -167,6 +170,35 @@ def test_a_broker_that_is_down_is_transient_and_remembered():
 
     assert seconds[0] < 15
     assert max(seconds[1:]) < 0.5
+
+
+def without_leader(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Future[object]]:
+    answers = {partition: Future[object]() for partition in partitions}
+    for answer in answers.values():
+        answer.set_exception(KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)))
+    return answers
+
+
+def test_an_election_is_waited_for(broker, topic, monkeypatch):
+    """An election cannot be had on demand; the answers around it are the broker's own."""
+    client = Client(KafkaCluster(bootstrap=broker.bootstrap))
+    ask, asked = client._admin.list_offsets, []
+
+    def electing_at_first(partitions, **how):
+        asked.append(partitions)
+        return without_leader(partitions) if len(asked) <= 3 else ask(partitions, **how)
+
+    monkeypatch.setattr(client._admin, "list_offsets", electing_at_first)
+    assert client.offsets([(topic, 0), (topic, 1)], committed=False)[1] == {(topic, 0): 3, (topic, 1): 1}
+    assert len(asked) == 6  # the second look had one answer of two
+
+
+def test_an_election_without_an_end_is_transient(broker, topic, monkeypatch):
+    client = Client(KafkaCluster(bootstrap=broker.bootstrap))
+    monkeypatch.setattr(subject, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(client._admin, "list_offsets", lambda partitions, **_: without_leader(partitions))
+    with pytest.raises(TransientError, match="Not leader for partition"):
+        client.offsets([(topic, 0)], committed=False)
 
 
 def sasl(broker: Broker, password: str, **settings: str) -> KafkaCluster:
