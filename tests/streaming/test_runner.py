@@ -517,6 +517,7 @@ def _c_a(c, a):
     return c.unionByName(a)
 
 
+@pytest.mark.campaign  # test_kafka_streams.py has one source of each kind; these are of one kind
 def test_named_sources_can_be_reordered_added_and_removed(scratch):
     expected = Counter()
     for round_, union in enumerate((_a_b, _b_a, _c_b_a, _c_a)):

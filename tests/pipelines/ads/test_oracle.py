@@ -33,6 +33,7 @@ def what_spark_and_the_oracle_say(plain: PlainSpark, rows: dict[str, list]) -> t
     return made, oracle.expected(plain.landing, batches)
 
 
+@pytest.mark.campaign  # test_pipeline.py compares the same through our runner
 def test_spark_makes_what_the_oracle_expects_also_of_late_rows(spark, tmp_path):
     plain = PlainSpark(spark, tmp_path / "landing", tmp_path / "tables")
     rows: dict[str, list] = {stream: [] for stream in ROWS_OF}
