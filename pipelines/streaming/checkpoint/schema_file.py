@@ -34,25 +34,25 @@ def parse_schema(where: str, data: bytes) -> int:
         families, place = _number(where, data, place)
         for _ in range(families):
             _, place = _text(where, data, place)
-            for id_bytes in (_ID_BYTES, _ID_BYTES, 0, 0):
-                place = _json(where, data, place + id_bytes, chunked=True)
+            for id_bytes in (_ID_BYTES, _ID_BYTES, 0):
+                text, place = _chunks(where, data, place + id_bytes)
+                parse_object(where, text)
+            _, place = _chunks(where, data, place)  # one that it cannot parse Spark takes for none
         return number
     for _ in ("key", "value"):
-        place = _json(where, data, place, chunked=number == _CHUNKED)
+        text, place = (_chunks if number == _CHUNKED else _text)(where, data, place)
+        parse_object(where, text)
     return number
 
 
-def _json(where: str, data: bytes, place: int, *, chunked: bool) -> int:
-    """The place behind an object in JSON."""
-    count = 1
-    if chunked:
-        count, place = _number(where, data, place)
-    text = ""
+def _chunks(where: str, data: bytes, place: int) -> tuple[str, int]:
+    """A text in pieces, with their count before them, and the place behind it."""
+    count, place = _number(where, data, place)
+    pieces = []
     for _ in range(count):
-        chunk, place = _text(where, data, place)
-        text += chunk
-    parse_object(where, text)
-    return place
+        piece, place = _text(where, data, place)
+        pieces.append(piece)
+    return "".join(pieces), place
 
 
 def _text(where: str, data: bytes, place: int) -> tuple[str, int]:
