@@ -74,10 +74,22 @@ def entry(
     return write(checkpoint / "sources" / key / name, "\n".join(["v1", *lines]))
 
 
-def operator(checkpoint: Path, number: int = 0, *, partitions: int = 2, name: str = "stateStoreSave") -> Path:
-    store = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": partitions}
+def operator(
+    checkpoint: Path,
+    number: int = 0,
+    *,
+    partitions: int = 2,
+    name: str = "stateStoreSave",
+    schema: Path | None = None,
+) -> Path:
+    """The metadata of an operator; of version 2, which names its schema, where one is given."""
+    store: dict[str, object] = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": partitions}
     fields = {"operatorInfo": {"operatorId": number, "operatorName": name}, "stateStoreInfo": [store]}
-    return write(checkpoint / "state" / str(number) / "_metadata" / "metadata", "v1\n" + json.dumps(fields))
+    place = checkpoint / "state" / str(number) / "_metadata"
+    if schema is None:
+        return write(place / "metadata", "v1\n" + json.dumps(fields))
+    store["stateSchemaFilePaths"] = [f"file:{schema}"]
+    return write(place / "v2" / "0", "v2\n" + json.dumps(fields))
 
 
 def delta(checkpoint: Path, version: int, *, partition: int = 0, suffix: str = "delta") -> Path:

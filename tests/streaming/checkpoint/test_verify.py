@@ -277,6 +277,22 @@ def test_a_missing_operator_of_several(tmp_path: Path) -> None:
     assert ("error", "missing-state", "state/0") in codes(tmp_path, "quick")
 
 
+@pytest.mark.parametrize(
+    ("name", "severity"), [("symmetricHashJoin", "warning"), ("transformWithStateInPandasExec", "error")]
+)
+def test_a_missing_schema_that_the_operator_names(tmp_path: Path, name: str, severity: str) -> None:
+    handmade.stateful(tmp_path)
+    remove(tmp_path / "state" / "0" / "_metadata" / "metadata")
+    schema = tmp_path / "state" / "0" / "_stateSchema" / "default" / "0_a"
+    handmade.operator(tmp_path, name=name, schema=schema)
+    handmade.write(tmp_path / "state" / "0" / "0" / "4.snapshot", handmade.EMPTY_STREAM)
+    handmade.write(tmp_path / "state" / "0" / "1" / "4.snapshot", handmade.EMPTY_STREAM)
+    for level in ("quick", "full"):
+        found = codes(tmp_path, level)
+        assert (severity, "missing-file", "state/0/_stateSchema/default/0_a") in found
+        assert verify(tmp_path, level=level).sound is (severity == "warning")
+
+
 @pytest.mark.parametrize("name", ["007", "+9", "-1"])
 def test_a_name_that_only_a_jvm_takes_for_a_batch(tmp_path: Path, name: str) -> None:
     handmade.write(handmade.stateless(tmp_path) / "offsets" / name, "v1")
