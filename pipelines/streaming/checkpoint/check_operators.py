@@ -10,6 +10,8 @@ from pipelines.streaming.checkpoint.findings import Findings
 from pipelines.streaming.checkpoint.inspection import Inspection
 from pipelines.streaming.checkpoint.operators import Operator
 
+_MADE_AGAIN = "Delete it and its sum: Spark writes it again, and compares no schemas that once."
+
 
 def check_operators(folder: Folder, seen: Inspection, damage: Damage, found: Findings) -> None:
     """The metadata and the schemas of every operator that could be read."""
@@ -25,7 +27,7 @@ def check_operators(folder: Folder, seen: Inspection, damage: Damage, found: Fin
                 found.problem(
                     problem,
                     means="The next start fails.",
-                    mend="Delete it and its sum: Spark writes it again, and compares no schemas that once.",
+                    mend=_MADE_AGAIN,
                 )
         for store in view.operator.stores:
             for address in store.schema_files:
@@ -88,5 +90,6 @@ def _schema_file(folder: Folder, operator: Operator, address: str, damage: Damag
             mend=NEW_LIFE if needed else "",
         )
     elif problem := damage.problem(path):
-        found.problem(problem, means="The operator reads it when it starts.", mend=NEW_LIFE)
+        means = "The operator reads it when it starts."
+        found.problem(problem, means=means, mend=NEW_LIFE if needed else _MADE_AGAIN)
     found.add("info", "not-movable", where, "It holds absolute addresses: do not move this checkpoint.")
