@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.checkpoint_subjects import Subject, one_subject, subjects
+from orchestration.cli.checkpoint_subjects import Place, Subject, one_subject, subjects
 from orchestration.cli.checkpoint_tables import (
     show_differences,
     show_history,
     show_inspections,
     show_verdicts,
 )
-from orchestration.cli.options import WRONG, AsJson, LakeFolder, TargetName, print_json
+from orchestration.cli.options import WRONG, AsJson, Kafka, LakeFolder, Landing, TargetName, print_json
 
 if TYPE_CHECKING:
     from pipelines.streaming.checkpoint import Verdict
@@ -32,13 +32,19 @@ Which = Annotated[
 
 @app.command()
 def inspect(
-    which: Which, *, target: TargetName = None, lake: LakeFolder = None, as_json: AsJson = False
+    which: Which,
+    *,
+    target: TargetName = None,
+    lake: LakeFolder = None,
+    landing: Landing = None,
+    kafka: Kafka = None,
+    as_json: AsJson = False,
 ) -> None:
     """What is in a checkpoint and what the next start will do. Exit status: 0, or 2 for no checkpoint."""
     from pipelines.streaming.checkpoint import inspect as look
     from pipelines.streaming.checkpoint.document import inspect_document
 
-    meant = subjects(which, target, lake)
+    meant = subjects(which, Place(target, lake, landing, kafka))
     found = [look(subject.path) for subject in meant]
     if as_json:
         _print_each(meant, [inspect_document(seen) for seen in found])
@@ -53,12 +59,14 @@ def verify(
     quick: Annotated[bool, typer.Option("--quick", help="Only what a start needs.")] = False,
     target: TargetName = None,
     lake: LakeFolder = None,
+    landing: Landing = None,
+    kafka: Kafka = None,
     as_json: AsJson = False,
 ) -> None:
     """Whether the next start will work. Exit status: 0 sound, 1 an error was found, 2 no checkpoint."""
     from pipelines.streaming.checkpoint.document import verify_document
 
-    meant = subjects(which, target, lake)
+    meant = subjects(which, Place(target, lake, landing, kafka))
     found = [_verified(subject, quick=quick) for subject in meant]
     if as_json:
         _print_each(meant, [verify_document(verdict) for verdict in found])
@@ -75,13 +83,15 @@ def history(
     last: Annotated[int | None, typer.Option("--last", min=1, help="Only the newest N batches.")] = None,
     target: TargetName = None,
     lake: LakeFolder = None,
+    landing: Landing = None,
+    kafka: Kafka = None,
     as_json: AsJson = False,
 ) -> None:
     """Batch by batch: when, which offsets, which watermark; rows and seconds where a ledger tells them."""
     from pipelines.streaming.checkpoint import history as batches_of
     from pipelines.streaming.checkpoint.document import history_document
 
-    subject = one_subject(which, target, lake)
+    subject = one_subject(which, Place(target, lake, landing, kafka))
     batches, ledger = batches_of(subject.path, last=last), subject.ledger()
     told = [_told(ledger.get(batch.batch_id)) for batch in batches]
     if as_json:
@@ -95,14 +105,22 @@ def history(
 
 @app.command()
 def diff(
-    a: Which, b: Which, *, target: TargetName = None, lake: LakeFolder = None, as_json: AsJson = False
+    a: Which,
+    b: Which,
+    *,
+    target: TargetName = None,
+    lake: LakeFolder = None,
+    landing: Landing = None,
+    kafka: Kafka = None,
+    as_json: AsJson = False,
 ) -> None:
     """What differs between two checkpoints. Exit status: 0 the same, 1 different, 2 no checkpoint."""
     from pipelines.streaming.checkpoint import diff as differences_of
     from pipelines.streaming.checkpoint import inspect as look
     from pipelines.streaming.checkpoint.document import diff_document
 
-    meant = [one_subject(which, target, lake) for which in (a, b)]
+    place = Place(target, lake, landing, kafka)
+    meant = [one_subject(which, place) for which in (a, b)]
     first, second = (look(subject.path) for subject in meant)
     found = differences_of(first, second)
     if as_json:

@@ -1,6 +1,6 @@
 """Which checkpoints `PATH|SELECTION` means, and what is known of them beside their own files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,27 @@ if TYPE_CHECKING:
     from pipelines.streaming.run.results import BatchRecord
     from pipelines.streaming.stream import Stream
     from resources.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The flags that say where streams are: those of `tidemill run`, so that its command line works here too.
+
+    Attributes:
+        target: The target's name.
+        lake: Another lake than the target's.
+        landing: The folder that has every feed.
+        kafka: The cluster that has every feed.
+    """
+
+    target: str | None = None
+    lake: Path | None = None
+    landing: Path | None = None
+    kafka: str | None = None
+
+    def __str__(self) -> str:
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return "".join(f" --{name} {value}" for name, value in given if value is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +90,7 @@ class Subject:
         }
 
 
-def subjects(which: str, target: str | None, lake: Path | None) -> list[Subject]:
+def subjects(which: str, place: Place) -> list[Subject]:
     """The checkpoints that an argument means: a folder that is there, else those of a selection.
 
     Selected streams that have none yet are named on stderr and left out.
@@ -84,7 +105,7 @@ def subjects(which: str, target: str | None, lake: Path | None) -> list[Subject]
     # A selection has one slash at the most.
     is_path = which.startswith(("/", ".", "~", "file:")) or which.count("/") > 1
     is_path = is_path or Path(path).expanduser().exists()
-    found = [Subject(which)] if is_path else _selected(which, target, lake)
+    found = [Subject(which)] if is_path else _selected(which, place)
     for subject in found:
         try:
             opened(subject.path)
@@ -98,40 +119,39 @@ def subjects(which: str, target: str | None, lake: Path | None) -> list[Subject]
     return found
 
 
-def one_subject(which: str, target: str | None, lake: Path | None) -> Subject:
+def one_subject(which: str, place: Place) -> Subject:
     """The one checkpoint that an argument means.
 
     Raises:
         ConfigurationError: it means none, or several.
     """
-    found = subjects(which, target, lake)
+    found = subjects(which, place)
     if len(found) > 1:
         streams = ", ".join(str(subject.stream.name) for subject in found if subject.stream)
         raise ConfigurationError(f"{which} means {len(found)} checkpoints ({streams}).", mend="Name one.")
     return found[0]
 
 
-def _selected(which: str, target: str | None, lake: Path | None) -> list[Subject]:
+def _selected(which: str, place: Place) -> list[Subject]:
     """The active checkpoints of the selected streams."""
     from pipelines.streaming.run.manifest import read_manifest
 
-    resolved, streams = target_and_streams([which], target=target, lake=lake)
+    resolved, streams = target_and_streams(
+        [which], target=place.target, lake=place.lake, landing=place.landing, kafka=place.kafka
+    )
     found, absent = [], []
     for stream in streams:
         manifest = read_manifest(resolved.lake, stream.name)
         number = 1 if manifest is None else manifest.active.number
-        place = resolved.lake.checkpoint(stream.name, number)
+        folder = resolved.lake.checkpoint(stream.name, number)
         # A run that ended before its first query began leaves a manifest and no checkpoint.
-        if manifest is None or (manifest.active.query_id is None and not place.exists()):
+        if manifest is None or (manifest.active.query_id is None and not folder.exists()):
             absent.append(str(stream.name))
         else:
-            found.append(Subject(str(place), resolved, stream, number))
+            found.append(Subject(str(folder), resolved, stream, number))
     if absent:
         said = f"{', '.join(absent)}: no checkpoint yet in {resolved.lake.root}, as no query has run there."
         if not found:
-            flags = ("" if target is None else f" --target {target}") + (
-                "" if lake is None else f" --lake {lake}"
-            )
-            raise ConfigurationError(said, mend=f"Run it: tidemill run {which}{flags}")
+            raise ConfigurationError(said, mend=f"Run it: tidemill run {which}{place}")
         typer.secho(said, err=True, fg=typer.colors.YELLOW)
     return found

@@ -159,6 +159,8 @@ def test_another_lake(run, shop, tmp_path):
     status, _, err = run("inspect", "shop/orders", "--lake", tmp_path / "other")
     assert (status, f"no checkpoint yet in {tmp_path}/other" in err) == (2, True)
     assert err.endswith(f"Run it: tidemill run shop/orders --lake {tmp_path}/other")
+    flags = ("--lake", tmp_path / "other", "--landing", tmp_path)
+    assert run("verify", "shop/orders", *flags)[2].endswith(" ".join(map(str, flags)))
     (shop.root / "lake").rename(tmp_path / "other")
 
     told = json.loads(run("inspect", "shop/orders", "--lake", tmp_path / "other", "--json")[1])
