@@ -144,14 +144,16 @@ def _field(where: str, fields: dict[str, Any], name: str, kind: type[T]) -> T:
 
 
 def operator_from_folders(folder: Folder, operator: int) -> Operator:
-    """What the folders tell of an operator: the highest partition, and the stores of partition 0."""
+    """What the folders tell of an operator: the highest partition, and the stores of all partitions."""
     place = f"state/{operator}"
-    partitions = max(folder.numbers(place), default=-1) + 1
-    named = [
+    numbers = folder.numbers(place)
+    partitions = max(numbers, default=-1) + 1
+    named = {
         item.name
-        for item in folder.items(f"{place}/0")
+        for number in numbers
+        for item in folder.items(f"{place}/{number}")
         if item.kind == "folder" and item.name not in {"SSTs", "_metadata"}
-    ]
-    names = named or [DEFAULT_STORE]
+    }
+    names = sorted(named) or [DEFAULT_STORE]
     stores = tuple(StoreInfo(name, min(partitions, _MAX_PARTITIONS)) for name in names) if partitions else ()
     return Operator(operator, None, stores, None)

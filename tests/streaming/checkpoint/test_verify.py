@@ -293,6 +293,22 @@ def test_a_missing_schema_that_the_operator_names(tmp_path: Path, name: str, sev
         assert verify(tmp_path, level=level).sound is (severity == "warning")
 
 
+def test_a_store_that_only_other_partitions_have(tmp_path: Path) -> None:
+    """Before Spark 4 nothing names the stores of a join but their folders."""
+    handmade.stateful(tmp_path)
+    remove(tmp_path / "state" / "0" / "_metadata" / "metadata")
+    for partition in (0, 1):
+        place = tmp_path / "state" / "0" / str(partition)
+        for store in ("left", "right"):
+            shutil.copytree(place, place.with_name("aside") / store)
+        shutil.rmtree(place)
+        place.with_name("aside").rename(place)
+    assert verify(tmp_path, level="full").sound
+    shutil.rmtree(tmp_path / "state" / "0" / "0" / "left")
+    for level in ("quick", "full"):
+        assert ("error", "missing-state", "state/0/0/left/1.delta") in codes(tmp_path, level)
+
+
 @pytest.mark.parametrize("name", ["007", "+9", "-1"])
 def test_a_name_that_only_a_jvm_takes_for_a_batch(tmp_path: Path, name: str) -> None:
     handmade.write(handmade.stateless(tmp_path) / "offsets" / name, "v1")
