@@ -69,7 +69,7 @@ REASONS: tuple[Reason, ...] = (
         outcome="fails",
         why="The file stays well formed and a pinned setting gets a value that it cannot have, or that the state "
         "does not fit: `wrong-sum`, a warning. Spark refuses the value, or the state, by name.",
-        detail=r"INVALID_CONF_VALUE|SCHEMA_NOT_COMPATIBLE",
+        detail=r"INVALID_CONF_VALUE|SCHEMA_NOT_COMPATIBLE|should be boolean",
     ),
     Reason(
         damages=("flip",),
@@ -112,6 +112,14 @@ REASONS: tuple[Reason, ...] = (
         outcome="continues",
         why="Spark took the next new files for those of the entry, and they were lost without a word. What this "
         "query gives out does not show it: rows of an outer join are counted with or without a match.",
+    ),
+    Reason(
+        damages=("folder gone", "delete with sums", "duplicate"),
+        where=r"commits(/\d+)?|offsets/\d+",
+        outcome="fails",
+        why="What is left is a batch without new data that is to be repeated, which is sound. In a join Spark 3.5 "
+        "plans such a batch with columns of another nullability and refuses the state as not compatible.",
+        detail=r"Python Proxy",
     ),
     Reason(
         damages=("delete with sums",),
