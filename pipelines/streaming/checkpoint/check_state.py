@@ -72,8 +72,7 @@ class StateCheck:
             if commit is not None and commit.batch_id != start.batch_id - 1:
                 commit = None
             stores = tuple(self._stores(start.batch_id, commit))
-            with_ids = any(file.unique_id for store in stores for file in store.files)
-            if with_ids and commit is None:
+            if commit is None and any(file.unique_id for store in stores for file in store.files):
                 self._ids_lost(start.batch_id - 1)
             else:
                 for store in stores:

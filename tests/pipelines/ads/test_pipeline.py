@@ -48,6 +48,7 @@ def tables(scratch: "Scratch", streams: tuple[str, ...] = ALL):
         else:
             rows = scratch.rows(ads[stream], *columns)
             found[table] = Counter({tuple(map(plain, row)): n for row, n in rows.items()})
+    assert {table.partition("__")[0] for table in found} == set(streams), "each is compared"
     return found
 
 

@@ -193,8 +193,8 @@ def main(
     """Damages checkpoints and writes what came of it."""
     into.mkdir(parents=True, exist_ok=True)
     chosen_cases = cases or (OLD_CASES if version == environments.OLD else CASES)
-    left = {case: into / f"{version}-{case}.jsonl" for case in chosen_cases}
-    left = {case: results for case, results in left.items() if not results.exists()}
+    places = {case: into / f"{version}-{case}.jsonl" for case in chosen_cases}
+    left = {case: results for case, results in places.items() if not results.exists()}
     with ExitStack() as stack:
         if "kafka" in left:
             broker = stack.enter_context(Broker())

@@ -37,6 +37,8 @@ class Reason:
         outcome: What Spark did.
         why: The reason, for the page.
         detail: What Spark's error or the difference looks like, a regular expression.
+        seen: In which checkpoints, a regular expression over Spark's version and the checkpoint's name: a reason
+            that was looked into in some explains no others.
     """
 
     damages: tuple[str, ...]
@@ -44,6 +46,7 @@ class Reason:
     outcome: str
     why: str
     detail: str = ""
+    seen: str = ".*"
 
     def explains(self, result: Result) -> bool:
         """Whether this is the reason for a disagreement."""
@@ -52,6 +55,7 @@ class Reason:
             and result.outcome == self.outcome
             and re.fullmatch(self.where, result.where) is not None
             and re.search(self.detail, result.detail) is not None
+            and re.fullmatch(self.seen, f"{result.spark} {result.case}") is not None
         )
 
 
@@ -98,6 +102,7 @@ REASONS: tuple[Reason, ...] = (
         outcome="continues",
         why="The bit is in the block that ends the stream. Spark stops at its own mark before that block and never "
         "reads it; `verify` reads to the end.",
+        seen=r"4\.2 chained|3\.5 join-v2",
     ),
     Reason(
         damages=("flip",),
@@ -105,6 +110,7 @@ REASONS: tuple[Reason, ...] = (
         outcome="continues",
         why="The name of a store is another one. Spark 4.2 does not compare it; `verify` looks for the state of that "
         "name, and also says `wrong-sum` of the file.",
+        seen=r"4\.2 chained",
     ),
     Reason(
         damages=("delete with sums",),
@@ -112,6 +118,7 @@ REASONS: tuple[Reason, ...] = (
         outcome="continues",
         why="Spark took the next new files for those of the entry, and they were lost without a word. What this "
         "query gives out does not show it: rows of an outer join are counted with or without a match.",
+        seen=r"4\.2 chained",
     ),
     Reason(
         damages=("folder gone", "delete with sums", "duplicate"),
@@ -120,6 +127,7 @@ REASONS: tuple[Reason, ...] = (
         why="What is left is a batch without new data that is to be repeated, which is sound. In a join Spark 3.5 "
         "plans such a batch with columns of another nullability and refuses the state as not compatible.",
         detail=r"Python Proxy",
+        seen=r"3\.5 join-v2",
     ),
     Reason(
         damages=("delete with sums",),
@@ -127,6 +135,7 @@ REASONS: tuple[Reason, ...] = (
         outcome="continues",
         why="Spark 3.5 gives the query a new id and goes on. That is right only while no batch is to be repeated: a "
         "sink that knows batches by the id, as Delta does, would write that batch twice. Spark 4.2 does not start.",
+        seen=r"3\.5 .*",
     ),
     Reason(
         damages=("folder gone",),
