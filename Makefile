@@ -36,7 +36,7 @@ lint: $(READY) ## ruff, mypy and the import contracts; changes nothing
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(READY) ## let ruff format and mend what it can
+format: $(READY) ## let ruff format and fix what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -67,7 +67,7 @@ python:
 		"Debian, Ubuntu: sudo apt install python3-venv" >&2; exit 1; }
 
 java: python
-	@$(PYTHON) resources/java.py
+	@$(PYTHON) resources/engine/java.py
 
 # pyspark comes as source. Its build tool is taken from the lock, like everything: a build in isolation would
 # take whatever is newest. uv does in half a minute what takes pip two; but uv does not read pip's settings,

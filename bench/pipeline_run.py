@@ -15,9 +15,9 @@ from by_hand import Baseline
 
 from pipelines.ads import ads
 from pipelines.ads.generate import generate
-from pipelines.streaming.lake import Lake
+from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch
-from resources.engine import Engine, SparkSettings
+from resources.engine.engine import SparkEngine, SparkSettings
 
 STREAMS = 9
 
@@ -28,10 +28,10 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--events", type=int, default=20_000)
     options = arguments.parse_args()
-    engine = Engine(SparkSettings(shuffle_partitions=2))
+    engine = SparkEngine(SparkSettings(shuffle_partitions=2))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        ours = Scratch(lake=Lake.at(root / "lake"), landing=root / "landing", sessions=engine)
+        ours = Scratch(lake=Lake.at(root / "lake"), landing=root / "landing", engine=engine)
         by_hand = Baseline(engine.new(), landing=root / "landing", lake=root / "by_hand")
         times: dict[str, list[float]] = {"ours": [], "by hand": []}
         start = 0
@@ -57,12 +57,12 @@ def main() -> None:
 
 def run_ours(scratch: Scratch) -> None:
     """One run, one stream after the other, as by hand."""
-    from pipelines.streaming.run.graph import Run
+    from pipelines.streaming.run.pipeline_run import PipelineRun
 
-    run = Run(
-        list(ads), places=scratch, sessions=scratch.sessions, run_id=str(time.time_ns()), max_parallel=1
+    run = PipelineRun(
+        list(ads), target=scratch, engine=scratch.engine, run_id=str(time.time_ns()), max_parallel=1
     )
-    failed = [result.error for result in run.results() if result.error]
+    failed = [result.error for result in run.iter_results() if result.error]
     if failed:
         raise failed[0]
 

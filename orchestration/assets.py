@@ -26,7 +26,7 @@ from dagster import (
 from orchestration.checks import CHECKPOINT_SOUND, check_results, check_specs, checkpoint_check
 from orchestration.metadata import idle_metadata, result_metadata
 from orchestration.translator import StreamTranslator, stream_specs
-from pipelines.streaming.run.graph import Run
+from pipelines.streaming.run.pipeline_run import PipelineRun
 from resources.spark import SparkResource
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from dagster import UnresolvedAssetJobDefinition
 
     from pipelines.streaming import Pipeline, Stream
-    from pipelines.streaming.lake import Lake
+    from pipelines.streaming.records.lake import Lake
     from pipelines.streaming.run.results import StreamResult
-    from pipelines.streaming.sources.source import Places
+    from pipelines.streaming.target import Target
 
 Event = MaterializeResult[None] | AssetCheckResult
 
 
 def streaming_assets(
-    pipeline: "Pipeline", translator: StreamTranslator | None = None, *, places: "Places | None" = None
+    pipeline: "Pipeline", translator: StreamTranslator | None = None, *, target: "Target | None" = None
 ) -> AssetsDefinition:
     """The streams of a pipeline as assets of one op, any subset of which runs.
 
@@ -52,13 +52,13 @@ def streaming_assets(
     Args:
         pipeline: The pipeline.
         translator: How a stream becomes an asset spec.
-        places: The target, for what assets show before a run: the table's place and columns, and whether
+        target: The target, for what assets show before a run: the table's place and columns, and whether
             a feed is a topic or a folder. What a run works on is decided by its own `spark` resource.
 
     Raises:
         DefinitionError: a rule has the name of a check that every stream has.
     """
-    specs = stream_specs(pipeline, translator or StreamTranslator(), places)
+    specs = stream_specs(pipeline, translator or StreamTranslator(), target)
     streams = {specs[stream.name].key: stream for stream in pipeline}
 
     @multi_asset(
@@ -70,7 +70,7 @@ def streaming_assets(
         can_subset=True,
     )
     def run_streams(context: AssetExecutionContext, spark: SparkResource) -> Iterator[Event]:
-        yield from _checks_alone(context, streams, spark.places.lake)
+        yield from _checks_alone(context, streams, spark.resolved_target.lake)
         yield from _run(context, streams, spark)
 
     return run_streams
@@ -94,13 +94,13 @@ def _run(
     if not selected:
         return
     keys = {stream.name: key for key, stream in streams.items()}
-    run = Run(selected, places=spark.places, sessions=spark.engine, run_id=context.run.run_id)
+    run = PipelineRun(selected, target=spark.resolved_target, engine=spark.engine, run_id=context.run.run_id)
     try:
         # Closing cancels the queries, too, where Dagster gives up between two results.
-        with closing(run.results()) as results:
+        with closing(run.iter_results()) as results:
             for result in results:
                 key = keys[result.stream]
-                yield from _report(context, streams[key], key, result, spark.places.lake)
+                yield from _report(context, streams[key], key, result, spark.resolved_target.lake)
     except (DagsterExecutionInterruptedError, KeyboardInterrupt):
         _cancel(context, run.finished)
         raise

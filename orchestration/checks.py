@@ -12,14 +12,14 @@ from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetK
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import verify
 from pipelines.streaming.errors import DefinitionError
-from pipelines.streaming.run.manifest import read_manifest
+from pipelines.streaming.records.manifest import read_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pipelines.streaming import Stream
     from pipelines.streaming.expectations import Expect
-    from pipelines.streaming.lake import Lake
+    from pipelines.streaming.records.lake import Lake
     from pipelines.streaming.run.results import StreamResult
 
 CHECKPOINT_SOUND = "checkpoint_sound"
@@ -107,7 +107,7 @@ def checkpoint_check(key: AssetKey, stream: "Stream", lake: "Lake") -> AssetChec
         " ".join(
             filter(
                 None,
-                (f"{each.severity} {each.code}", f"{each.where}:" * bool(each.where), each.what, each.mend),
+                (f"{each.severity} {each.code}", f"{each.where}:" * bool(each.where), each.what, each.fix),
             )
         )
         for each in verdict.findings

@@ -28,8 +28,8 @@ from pipelines.streaming import delta_log
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from pipelines.streaming.lake import Lake
     from pipelines.streaming.names import StreamName
+    from pipelines.streaming.records.lake import Lake
     from pipelines.streaming.run.results import BatchRecord, StreamResult
 
     Value = (

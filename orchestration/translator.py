@@ -11,13 +11,13 @@ from orchestration.metadata import standing_metadata
 from pipelines.streaming import DeltaSource, Feed, FileSource, KafkaSource
 from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.sources import StreamReading
-from pipelines.streaming.sources.feed import TopicBinding
+from pipelines.streaming.target import TopicBinding
 
 if TYPE_CHECKING:
     from pipelines.streaming import Pipeline, Stream
     from pipelines.streaming.names import StreamName
     from pipelines.streaming.sources import Source
-    from pipelines.streaming.sources.source import Places
+    from pipelines.streaming.target import Target
 
 EXTERNAL_GROUP = "sources"
 
@@ -30,13 +30,13 @@ class StreamData:
         stream: The stream.
         inputs: What it reads, as external data or other streams, by their asset keys.
         kinds: The kinds of what it reads from outside: `kafka`, `file` or `deltalake`.
-        places: The target; None where assets are made without one.
+        target: The target; None where assets are made without one.
     """
 
     stream: "Stream"
     inputs: tuple[AssetKey, ...] = ()
     kinds: frozenset[str] = frozenset()
-    places: "Places | None" = None
+    target: "Target | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +90,13 @@ class StreamTranslator:
             owners=stream.owners,
             tags=stream.tags,
             code_version=code_version(stream),
-            metadata={} if data.places is None else standing_metadata(stream.name, data.places.lake),
+            metadata={} if data.target is None else standing_metadata(stream.name, data.target.lake),
             skippable=True,
         )
 
 
 def stream_specs(
-    pipeline: "Pipeline", translator: StreamTranslator, places: "Places | None"
+    pipeline: "Pipeline", translator: StreamTranslator, target: "Target | None"
 ) -> dict["StreamName", AssetSpec]:
     """The specs of a pipeline's streams; each is declared after what it reads, so keys are known in time."""
     specs: dict[StreamName, AssetSpec] = {}
@@ -107,11 +107,11 @@ def stream_specs(
             if source.upstream in specs:
                 inputs[specs[source.upstream].key] = None
                 continue
-            for data in external_data(source, places):
+            for data in external_data(source, target):
                 inputs[translator.get_asset_spec(data).key] = None
                 kinds |= {data.kind} - {None}  # type: ignore[arg-type]  # the None is gone
         specs[stream.name] = translator.get_asset_spec(
-            StreamData(stream=stream, inputs=tuple(inputs), kinds=frozenset(kinds), places=places)
+            StreamData(stream=stream, inputs=tuple(inputs), kinds=frozenset(kinds), target=target)
         )
     return specs
 
@@ -120,14 +120,14 @@ def external_assets(
     pipelines: "Iterable[Pipeline]",
     translator: StreamTranslator | None = None,
     *,
-    places: "Places | None" = None,
+    target: "Target | None" = None,
 ) -> list[AssetSpec]:
     """One spec for each feed, topic, folder and table that streams read from outside, each once.
 
     Args:
         pipelines: All pipelines of the code location; two may read one feed.
         translator: How assets are made.
-        places: The target; without it nobody knows whether a feed is a topic or a folder.
+        target: The target; without it nobody knows whether a feed is a topic or a folder.
     """
     translator = translator or StreamTranslator()
     specs = {}
@@ -135,19 +135,19 @@ def external_assets(
         for stream in pipeline:
             for source in stream.sources.values():
                 if source.upstream is None:
-                    for data in external_data(source, places):
+                    for data in external_data(source, target):
                         spec = translator.get_asset_spec(data)
                         specs[spec.key] = spec
     return list(specs.values())
 
 
-def external_data(source: "Source", places: "Places | None") -> "Iterator[ExternalData]":
+def external_data(source: "Source", target: "Target | None") -> "Iterator[ExternalData]":
     """What a source reads, topic by topic; a reading of another stream is that stream."""
     match source:
         case StreamReading():
             yield ExternalData(path=(source.stream.pipeline, source.stream.stream))
         case Feed():
-            yield _feed(source, places)
+            yield _feed(source, target)
         case KafkaSource():
             topics = source.subscribe or tuple(source.assign) or (source.subscribe_pattern or "",)
             for topic in topics:
@@ -170,11 +170,11 @@ def external_data(source: "Source", places: "Places | None") -> "Iterator[Extern
             yield ExternalData(path=("source", source.describe()), description=source.describe())
 
 
-def _feed(feed: Feed, places: "Places | None") -> ExternalData:
+def _feed(feed: Feed, target: "Target | None") -> ExternalData:
     kind, metadata = None, {}
-    if places is not None:
+    if target is not None:
         try:
-            binding = places.binding(feed.name)
+            binding = target.binding(feed.name)
         except ConfigurationError:
             # A target may bind the feeds of some pipelines only; the run of this stream says what is missing.
             pass

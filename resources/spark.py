@@ -9,15 +9,15 @@ from pydantic import Field, PrivateAttr
 
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.sources.delta import DELETED
-from resources.engine import Engine, SparkMode
-from resources.targets import Target, resolve
+from resources.engine.engine import SparkEngine, SparkMode
+from resources.target.resolve import ResolvedTarget, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 class SparkResource(LazyPySparkResource):
-    """Spark and the places of one target, as `tidemill.toml` says, resolved in the process of the run.
+    """Spark and the target of one target, as `tidemill.toml` says, resolved in the process of the run.
 
     Nothing starts before the first session is asked for. All fields may be left out; those that are given
     mean what the flags of the command mean.
@@ -42,27 +42,27 @@ class SparkResource(LazyPySparkResource):
     master: str | None = None
     remote: str | None = None
 
-    _places: Target | None = PrivateAttr(default=None)
-    _engine: Engine | None = PrivateAttr(default=None)
+    _resolved: ResolvedTarget | None = PrivateAttr(default=None)
+    _engine: SparkEngine | None = PrivateAttr(default=None)
 
     @property
-    def places(self) -> Target:
+    def resolved_target(self) -> ResolvedTarget:
         """The resolved target.
 
         Raises:
             ConfigurationError: the target is not as it must be.
         """
-        if self._places is None:
-            self._places = resolve(self.target, lake=self.lake, landing=self.landing, kafka=self.kafka)
-        return self._places
+        if self._resolved is None:
+            self._resolved = resolve(self.target, lake=self.lake, landing=self.landing, kafka=self.kafka)
+        return self._resolved
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> SparkEngine:
         """Where sessions come from: the streams of a run get one each, all of one JVM or server."""
         if self._engine is None:
-            settings = self.places.spark
+            settings = self.resolved_target.spark
             confs = {key: str(value) for key, value in self.spark_config.items()}
-            self._engine = Engine(
+            self._engine = SparkEngine(
                 replace(
                     settings,
                     mode=cast("SparkMode", self.mode or settings.mode),
@@ -92,7 +92,7 @@ class SparkResource(LazyPySparkResource):
         Raises:
             DefinitionError: the name is not of that form.
         """
-        table = self.places.lake.table(StreamName.parse(stream))
+        table = self.resolved_target.lake.table(StreamName.parse(stream))
         rows = self.spark_session.read.format("delta").load(str(table))
         return rows.where(f"NOT {DELETED}").drop(DELETED) if DELETED in rows.columns else rows
 

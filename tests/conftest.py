@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from resources.engine import Engine, SparkSettings
+from resources.engine.engine import SparkEngine, SparkSettings
 from tests.small import SMALL
 
 LONGEST = (
@@ -25,14 +25,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 @pytest.hookimpl(trylast=True)  # after the shuffling of pytest-randomly
 def pytest_collection_modifyitems(items):
     """The longest files first, the rest as it is."""
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.nodeid.split("::")[0], len(LONGEST)))
+    target = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: target.get(item.nodeid.split("::")[0], len(LONGEST)))
 
 
 @pytest.fixture(scope="session")
-def sessions():
-    """Sessions of one small local Spark, started by the first test that needs it."""
-    engine = Engine(SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, conf=SMALL))
+def engine():
+    """Engine of one small local Spark, started by the first test that needs it."""
+    engine = SparkEngine(
+        SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, conf=SMALL)
+    )
     yield engine
     engine.stop()
 
@@ -40,7 +42,7 @@ def sessions():
 @pytest.fixture(scope="session")
 def broker():
     """A real Kafka broker, started by the first test that needs it."""
-    from resources.broker import Broker
+    from resources.dev.broker import Broker
 
     with Broker() as running:
         yield running

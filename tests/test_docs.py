@@ -167,7 +167,7 @@ def arguments(tmp_path, monkeypatch):
     (tmp_path / "shop").mkdir()
     shop = Shop.make(tmp_path / "shop", monkeypatch)
     shop.has_run("a.json")
-    monkeypatch.setattr("resources.java.find_java", lambda: None)
+    monkeypatch.setattr("resources.engine.java.find_java", lambda: None)
     a, b = (_named(handmade.stateful(tmp_path / name, batches)) for name, batches in (("a", 4), ("b", 5)))
     damaged = _named(handmade.stateful(tmp_path / "damaged"))
     handmade.remove(damaged / "state" / "0" / "1" / "4.delta")
@@ -202,7 +202,7 @@ def test_every_command_with_json_shows_it():
 
 
 def test_the_parts_of_an_error_are_named():
-    for key in ("type", "transient", "what", "lost", "mend", "class"):
+    for key in ("type", "transient", "what", "lost", "fix", "class"):
         assert f"`{key}`" in sections()["tidemill run"]
 
 

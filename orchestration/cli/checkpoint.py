@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.checkpoint_subjects import Place, Subject, one_subject, subjects
+from orchestration.cli.checkpoint_refs import CheckpointRef, Place, one_subject, subjects
 from orchestration.cli.checkpoint_tables import (
     show_differences,
     show_history,
@@ -132,7 +132,7 @@ def diff(
         raise typer.Exit(WRONG)
 
 
-def _verified(subject: Subject, *, quick: bool) -> "Verdict":
+def _verified(subject: CheckpointRef, *, quick: bool) -> "Verdict":
     from pipelines.streaming.checkpoint import verify as judge
 
     if quick:
@@ -162,7 +162,7 @@ def _told(record: "BatchRecord | None") -> dict[str, Any]:
     }
 
 
-def _print_each(meant: Sequence[Subject], documents: Sequence[dict[str, Any]]) -> None:
+def _print_each(meant: Sequence[CheckpointRef], documents: Sequence[dict[str, Any]]) -> None:
     """Each checkpoint's document with whose it is: one as it is, several as a list in an object."""
     each = [{**subject.identity, **document} for subject, document in zip(meant, documents, strict=True)]
     if len(each) == 1:

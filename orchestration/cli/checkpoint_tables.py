@@ -85,7 +85,7 @@ def _show_inspection(console: "Console", seen: "Inspection") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from pipelines.streaming.checkpoint.words import offset_in_words, start_in_words
+    from pipelines.streaming.checkpoint.describe import offset_in_words, start_in_words
 
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold")
@@ -141,7 +141,7 @@ def _operator_cells(view: "OperatorView") -> tuple[str, ...]:
 def _show_verdict(console: "Console", verdict: "Verdict") -> None:
     from rich.markup import escape
 
-    from pipelines.streaming.checkpoint.words import start_in_words
+    from pipelines.streaming.checkpoint.describe import start_in_words
 
     seen = verdict.inspection
     console.print(f"[bold]{escape(seen.path)}[/]", soft_wrap=True)
@@ -151,8 +151,8 @@ def _show_verdict(console: "Console", verdict: "Verdict") -> None:
         where = f" {escape(finding.where)}" if finding.where else ""
         console.print(f"[{colour}]{finding.severity}[/] [bold]{finding.code}[/]{where}", soft_wrap=True)
         console.print(f"    {escape(finding.what)}", soft_wrap=True)
-        if finding.mend:
-            console.print(f"    Mend: {escape(finding.mend)}", soft_wrap=True)
+        if finding.fix:
+            console.print(f"    Mend: {escape(finding.fix)}", soft_wrap=True)
     errors = sum(finding.severity == "error" for finding in verdict.findings)
     how = "what a start needs" if verdict.level == "quick" else "every file"
     console.print(f"[green]Sound[/] ({how} was read)." if verdict.sound else f"[red]{errors} errors[/].")
@@ -176,7 +176,7 @@ def _batch(batch: int | None) -> str:
 
 
 def _moment(milliseconds: int | None) -> str:
-    from pipelines.streaming.checkpoint.words import time_in_words
+    from pipelines.streaming.checkpoint.describe import time_in_words
 
     return "" if milliseconds is None else time_in_words(milliseconds)
 

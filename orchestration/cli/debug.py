@@ -22,7 +22,7 @@ from orchestration.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from resources.targets import Target
+    from resources.target.resolve import ResolvedTarget
 
 CONNECT_SECONDS = 5.0
 CONNECT_PORT, MASTER_PORT = 15002, 7077  # Spark's defaults
@@ -58,7 +58,7 @@ def debug(
 
     Exit status: 0 all answers, 1 something does not, 2 the settings cannot be resolved.
     """
-    from resources.targets import resolve
+    from resources.target.resolve import resolve
 
     resolved = resolve(target, lake=lake, landing=landing, kafka=kafka)
     settings = resolved.settings()
@@ -87,7 +87,7 @@ def debug(
         raise typer.Exit(WRONG)
 
 
-def _pings(target: "Target") -> list[Callable[[], Ping]]:
+def _pings(target: "ResolvedTarget") -> list[Callable[[], Ping]]:
     return [
         lambda: ping_pipelines(target),
         lambda: ping_java(target),
@@ -99,7 +99,7 @@ def _pings(target: "Target") -> list[Callable[[], Ping]]:
     ]
 
 
-def ping_pipelines(target: "Target") -> Ping:
+def ping_pipelines(target: "ResolvedTarget") -> Ping:
     """Whether the pipelines can be imported."""
     from pipelines.streaming.errors import TidemillError
 
@@ -110,9 +110,9 @@ def ping_pipelines(target: "Target") -> Ping:
     return Ping("pipelines", ok=True, detail=f"{len(streams)} streams")
 
 
-def ping_java(target: "Target") -> Ping:
+def ping_java(target: "ResolvedTarget") -> Ping:
     """Whether there is a Java that Spark runs on."""
-    from resources.java import complaint, find_java
+    from resources.engine.java import complaint, find_java
 
     if target.spark.mode == "connect":
         return Ping("java", ok=None, detail="not needed: Spark is a Connect server")
@@ -123,7 +123,7 @@ def ping_java(target: "Target") -> Ping:
     return Ping("java", ok=True, detail=f"{java.version} at {java.path}")
 
 
-def ping_jars(target: "Target") -> Ping:
+def ping_jars(target: "ResolvedTarget") -> Ping:
     """Whether the jars are in the cache; they are fetched at need, so their absence is no failure."""
     from resources.jars import SPARK
     from resources.jars.cache import inspect
@@ -137,7 +137,7 @@ def ping_jars(target: "Target") -> Ping:
     return Ping("jars", ok=True if found.state == "ready" else None, detail=detail)
 
 
-def ping_spark(target: "Target") -> Ping:
+def ping_spark(target: "ResolvedTarget") -> Ping:
     """Whether the Connect server, or a standalone master, accepts connections."""
     spark = target.spark
     address, port = (spark.remote, CONNECT_PORT) if spark.mode == "connect" else (spark.master, MASTER_PORT)
@@ -163,7 +163,7 @@ def ping_lake(root: Path) -> Ping:
     return Ping("lake", ok=True, detail=f"{root} {'is writable' if place == root else 'will be made'}")
 
 
-def ping_kafka(target: "Target", name: str) -> Ping:
+def ping_kafka(target: "ResolvedTarget", name: str) -> Ping:
     """Whether a Kafka cluster answers and lets us in."""
     from pipelines.streaming.backlog.cluster import client_of
     from pipelines.streaming.errors import TidemillError
@@ -176,7 +176,7 @@ def ping_kafka(target: "Target", name: str) -> Ping:
     return Ping(f"kafka.{name}", ok=True, detail=f"{cluster.bootstrap} answers, {len(topics)} topics")
 
 
-def ping_dagster(target: "Target") -> Ping:
+def ping_dagster(target: "ResolvedTarget") -> Ping:
     """Whether the Dagster instance opens; `make ui` makes one at its first start."""
     named = os.environ.get("DAGSTER_HOME")
     home = Path(named or target.config.parent / ".tidemill" / "dagster")

@@ -45,7 +45,7 @@ def demo(
     """
     if context.invoked_subcommand is not None:
         return
-    from resources.java import require_java
+    from resources.engine.java import require_java
 
     require_java()
     console = table_console()
@@ -97,20 +97,20 @@ class _Inputs:
 
 @contextmanager
 def _inputs(console: "Console", *, kafka: bool) -> Iterator[_Inputs]:
-    from resources.targets import resolve
+    from resources.target.resolve import resolve
 
     if not kafka:
-        landing = resolve("dev").everywhere
+        landing = resolve("dev").default_binding
         if not isinstance(landing, Path):
             raise ConfigurationError(
                 "The target 'dev' binds its feeds to Kafka, and the demo writes files.",
-                mend="Give it a landing folder in tidemill.toml, or run `tidemill demo --kafka`.",
+                fix="Give it a landing folder in tidemill.toml, or run `tidemill demo --kafka`.",
             )
         known = _progress_file()
         start = json.loads(known.read_text(encoding="utf-8"))["next_start"] if known.exists() else 0
         yield _Inputs(landing=landing, next_start=start)
         return
-    from resources.broker import Broker
+    from resources.dev.broker import Broker
 
     with tempfile.TemporaryDirectory(prefix="tidemill-demo-") as folder:
         with console.status("starting a Kafka broker ..."):
@@ -123,7 +123,7 @@ def _inputs(console: "Console", *, kafka: bool) -> Iterator[_Inputs]:
 
 
 def _progress_file() -> Path:
-    from resources.targets import resolve
+    from resources.target.resolve import resolve
 
     place = resolve("dev").config.parent / ".tidemill" / "demo.json"
     place.parent.mkdir(exist_ok=True)

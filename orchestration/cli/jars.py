@@ -62,6 +62,6 @@ def _show(jar_set: JarSet, found: Inspection, console: Console) -> None:
     colour = {"ready": "green", "absent": "yellow", "damaged": "red"}[found.state]
     size = f"{len(found.jars)} jars, {found.size / 1e6:.0f} MB" if found.size else f"{len(found.jars)} jars"
     console.print(f"Jars for {jar_set.purpose}: [{colour}]{found.state}[/], {size}", highlight=False)
-    mend = () if found.state == "ready" else (f"`{jar_set.fetch_command}` fetches them",)
-    for line in (str(found.folder), *found.faults, *mend):
+    fix = () if found.state == "ready" else (f"`{jar_set.fetch_command}` fetches them",)
+    for line in (str(found.folder), *found.faults, *fix):
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)

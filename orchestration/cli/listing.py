@@ -20,7 +20,7 @@ from orchestration.cli.options import (
 if TYPE_CHECKING:
     from pipelines.streaming.sources import Source
     from pipelines.streaming.stream import Stream
-    from resources.targets import Target
+    from resources.target.resolve import ResolvedTarget
 
 app = typer.Typer()
 
@@ -46,7 +46,7 @@ def show(
         _print(streams, resolved)
 
 
-def as_document(stream: "Stream", target: "Target") -> dict[str, Any]:
+def as_document(stream: "Stream", target: "ResolvedTarget") -> dict[str, Any]:
     """One stream as `list --json` prints it."""
     return {
         "stream": str(stream.name),
@@ -75,7 +75,7 @@ def as_document(stream: "Stream", target: "Target") -> dict[str, Any]:
     }
 
 
-def _place(source: "Source", target: "Target") -> str | None:
+def _place(source: "Source", target: "ResolvedTarget") -> str | None:
     """Where the target binds a feed; None for another source, and for a feed that it does not bind."""
     from pipelines.streaming.errors import ConfigurationError
     from pipelines.streaming.sources import Feed
@@ -88,7 +88,7 @@ def _place(source: "Source", target: "Target") -> str | None:
         return None
 
 
-def _print(streams: "tuple[Stream, ...]", target: "Target") -> None:
+def _print(streams: "tuple[Stream, ...]", target: "ResolvedTarget") -> None:
     from rich.markup import escape
     from rich.table import Table
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pipelines.streaming.stream import Stream
-    from resources.targets import Target
+    from resources.target.resolve import ResolvedTarget
 
 SCHEMA_VERSION = 1
 TABLE_WIDTH = 118  # columns: what a table with the names of streams needs to be read
@@ -52,7 +52,7 @@ def target_and_streams(
     lake: Path | None = None,
     landing: Path | None = None,
     kafka: str | None = None,
-) -> "tuple[Target, tuple[Stream, ...]]":
+) -> "tuple[ResolvedTarget, tuple[Stream, ...]]":
     """The target that the flags mean, and the selected streams of its pipelines, in dependency order.
 
     Raises:
@@ -60,7 +60,7 @@ def target_and_streams(
         DefinitionError: a pipeline declares a stream wrongly.
     """
     from pipelines.streaming.selection import select
-    from resources.targets import resolve
+    from resources.target.resolve import resolve
 
     resolved = resolve(target, lake=lake, landing=landing, kafka=kafka)
     return resolved, select(resolved.streams(), selection or [], exclude or [])

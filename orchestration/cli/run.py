@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.stream import Stream
-    from resources.targets import Target
+    from resources.target.resolve import ResolvedTarget
 
 app = typer.Typer()
 
@@ -78,7 +78,7 @@ def new_run_id() -> str:
 
 
 def run_streams(
-    target: "Target", streams: "Sequence[Stream]", *, run_id: str, parallel: int | None, quiet: bool
+    target: "ResolvedTarget", streams: "Sequence[Stream]", *, run_id: str, parallel: int | None, quiet: bool
 ) -> "tuple[list[StreamResult], bool]":
     """Runs streams and shows each result as it ends; also whether the run was interrupted.
 
@@ -87,19 +87,19 @@ def run_streams(
     """
     from rich.console import Console
 
-    from pipelines.streaming.run.graph import Run
-    from resources.engine import Engine
+    from pipelines.streaming.run.pipeline_run import PipelineRun
+    from resources.engine.engine import SparkEngine
 
     console = Console(stderr=True, quiet=quiet, highlight=False)
-    engine = Engine(target.spark)
-    running = Run(streams, places=target, sessions=engine, run_id=run_id, max_parallel=parallel)
+    engine = SparkEngine(target.spark)
+    running = PipelineRun(streams, target=target, engine=engine, run_id=run_id, max_parallel=parallel)
     width = max((len(str(stream.name)) for stream in streams), default=0)
     shown = 0
     try:
         with (
             interruptible(),
             console.status("looking at what waits ...") as status,
-            closing(running.results()) as results,
+            closing(running.iter_results()) as results,
         ):
             for result in results:
                 console.print(line(result, width), soft_wrap=True)
@@ -154,7 +154,7 @@ def line(result: "StreamResult", width: int) -> str:
 
 def as_document(result: "StreamResult") -> dict[str, Any]:
     """One result as `run --json` prints it."""
-    from pipelines.streaming.run.ledger import iso
+    from pipelines.streaming.records.ledger import iso
 
     error = result.error
     return {
@@ -176,7 +176,7 @@ def as_document(result: "StreamResult") -> dict[str, Any]:
             "transient": error.transient,
             "what": error.what,
             "lost": error.lost,
-            "mend": error.mend,
+            "fix": error.fix,
             "class": error.error_class,
         },
     }

@@ -23,10 +23,10 @@ from orchestration.cli.options import (
 if TYPE_CHECKING:
     from pipelines.streaming.backlog import Backlog
     from pipelines.streaming.errors import TidemillError
-    from pipelines.streaming.run.manifest import Manifest
+    from pipelines.streaming.records.manifest import Manifest
     from pipelines.streaming.run.plan import Plan
     from pipelines.streaming.stream import Stream
-    from resources.targets import Target
+    from resources.target.resolve import ResolvedTarget
 
 State = Literal["never_run", "idle", "behind", "running", "failed", "corrupt"]
 
@@ -96,11 +96,11 @@ def status(
         raise typer.Exit(WRONG)
 
 
-def status_of(stream: "Stream", target: "Target") -> Status:
+def status_of(stream: "Stream", target: "ResolvedTarget") -> Status:
     """Looks at one stream; whatever is wrong with it becomes its state."""
     from pipelines.streaming.errors import TidemillError
-    from pipelines.streaming.run.lease import holder_of
-    from pipelines.streaming.run.manifest import read_manifest
+    from pipelines.streaming.records.lease import holder_of
+    from pipelines.streaming.records.manifest import read_manifest
     from pipelines.streaming.run.plan import plan
 
     found = Status(stream=str(stream.name), state="never_run", backlog=None)
@@ -120,7 +120,7 @@ def status_of(stream: "Stream", target: "Target") -> Status:
     return replace(found, state=state, reasons=reasons)
 
 
-def _recorded(found: Status, stream: "Stream", target: "Target", manifest: "Manifest") -> Status:
+def _recorded(found: Status, stream: "Stream", target: "ResolvedTarget", manifest: "Manifest") -> Status:
     """With what the manifest, the ledger and the end of the checkpoint say."""
     from pipelines.streaming.run.tail import tail_of
 
@@ -153,9 +153,9 @@ def _faulty(manifest: "Manifest | None", error: "TidemillError") -> State:
     return "never_run" if manifest is None else "failed"
 
 
-def _state_rows(stream: "Stream", target: "Target", manifest: "Manifest") -> int | None:
+def _state_rows(stream: "Stream", target: "ResolvedTarget", manifest: "Manifest") -> int | None:
     """Rows in state after the newest batch of the last run that wrote lines."""
-    from pipelines.streaming.run.ledger import lines
+    from pipelines.streaming.records.ledger import lines
 
     folder = target.lake.ledger(stream.name)
     last = manifest.last_run.get("run_id")
@@ -187,7 +187,7 @@ def as_document(found: Status) -> dict[str, Any]:
 
 
 def _watermark(found: Status) -> str | None:
-    from pipelines.streaming.run.ledger import iso
+    from pipelines.streaming.records.ledger import iso
 
     return None if found.watermark_ms is None else iso(found.watermark_ms)
 
@@ -197,7 +197,7 @@ def _short(moment: str | None) -> str | None:
     return None if moment is None else moment[:16].replace("T", " ")
 
 
-def _print(found: Sequence[Status], target: "Target", *, reasons_only: bool) -> None:
+def _print(found: Sequence[Status], target: "ResolvedTarget", *, reasons_only: bool) -> None:
     """A table on stdout, and on stderr what is wrong."""
     from rich.markup import escape
     from rich.table import Table

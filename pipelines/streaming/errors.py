@@ -1,8 +1,8 @@
-"""What can go wrong, as types: may a retry help, what was lost, and what mends it.
+"""What can go wrong, as types: may a retry help, what was lost, and what fixes it.
 
 Two families drive everything that follows an error: a `TransientError` is worth another attempt, a
 `TerminalError` is not. Every message reads in the same order: the stream, what happened, what was lost
-(nothing, as a rule), and the command or edit that mends it.
+(nothing, as a rule), and the command or edit that fixes it.
 """
 
 NOTHING_LOST = "Nothing was lost."
@@ -15,7 +15,7 @@ class TidemillError(Exception):
         what: What happened, one or more sentences.
         stream: The stream it happened to, as `<pipeline>/<stream>`; None where no stream is involved.
         lost: What was lost.
-        mend: The command or edit that mends it; empty where `what` already says it.
+        fix: The command or edit that fixes it; empty where `what` already says it.
         error_class: The engine's own error class (Spark's, Delta's), where there is one.
     """
 
@@ -27,19 +27,19 @@ class TidemillError(Exception):
         *,
         stream: object | None = None,
         lost: str = "",
-        mend: str = "",
+        fix: str = "",
         error_class: str | None = None,
     ) -> None:
         self.what = what
         self.stream = None if stream is None else str(stream)
         self.lost = lost
-        self.mend = mend
+        self.fix = fix
         self.error_class = error_class
         super().__init__(str(self))
 
     def __str__(self) -> str:
         head = f"{self.stream}: " if self.stream else ""
-        return head + " ".join(part for part in (self.what, self.lost, self.mend) if part)
+        return head + " ".join(part for part in (self.what, self.lost, self.fix) if part)
 
 
 class DefinitionError(TidemillError, ValueError):
@@ -61,10 +61,10 @@ class TransientError(TidemillError):
         *,
         stream: object | None = None,
         lost: str = NOTHING_LOST,
-        mend: str = "The next run continues where this one stopped.",
+        fix: str = "The next run continues where this one stopped.",
         error_class: str | None = None,
     ) -> None:
-        super().__init__(what, stream=stream, lost=lost, mend=mend, error_class=error_class)
+        super().__init__(what, stream=stream, lost=lost, fix=fix, error_class=error_class)
 
 
 class TerminalError(TidemillError):
@@ -76,10 +76,10 @@ class TerminalError(TidemillError):
         *,
         stream: object | None = None,
         lost: str = NOTHING_LOST,
-        mend: str = "",
+        fix: str = "",
         error_class: str | None = None,
     ) -> None:
-        super().__init__(what, stream=stream, lost=lost, mend=mend, error_class=error_class)
+        super().__init__(what, stream=stream, lost=lost, fix=fix, error_class=error_class)
 
 
 class LeaseHeldError(TerminalError):
@@ -115,7 +115,7 @@ class CanceledError(TidemillError):
         *,
         stream: object | None = None,
         lost: str = "Nothing was lost: the next run continues.",
-        mend: str = "",
+        fix: str = "",
         error_class: str | None = None,
     ) -> None:
-        super().__init__(what, stream=stream, lost=lost, mend=mend, error_class=error_class)
+        super().__init__(what, stream=stream, lost=lost, fix=fix, error_class=error_class)

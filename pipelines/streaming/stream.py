@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
-from pipelines.streaming.lake import MAIN
 from pipelines.streaming.names import RESERVED_PIPELINES, StreamName, valid_argument, valid_name
 from pipelines.streaming.options import QueryOptions
+from pipelines.streaming.records.lake import MAIN
 from pipelines.streaming.sinks import DeltaMerge, Sink
 from pipelines.streaming.sources import Feed, Source, StreamReading
 
@@ -40,7 +40,7 @@ class Stream:
         name: `<pipeline>/<stream>`.
         function: The transform: DataFrames in, one DataFrame out.
         sources: What it reads; the keys are the function's arguments and the names in the checkpoint.
-        sinks: What it writes, in order; the last one is the main target.
+        sinks: What it writes, in order; the last one is the main table.
         expect: Rules on the output.
         query: How the query runs.
         description: The function's docstring.
@@ -69,7 +69,7 @@ class Stream:
 
     @property
     def main(self) -> Sink:
-        """The main target: its commit is the commit point of a batch."""
+        """The main table: its commit is the commit point of a batch."""
         return next(sink for sink in self.sinks if sink.name == MAIN)
 
     @property
@@ -78,8 +78,8 @@ class Stream:
         return next((source for source in self.sources.values() if isinstance(source, Feed)), None)
 
     @property
-    def merged(self) -> bool:
-        """Whether the main target is a merge."""
+    def is_merge(self) -> bool:
+        """Whether the main table is a merge."""
         return isinstance(self.main, DeltaMerge)
 
     @property
@@ -97,7 +97,7 @@ class Stream:
         Raises:
             DefinitionError: the table is a merge table or is rewritten, so it has no new rows as such.
         """
-        if self.merged:
+        if self.is_merge:
             raise DefinitionError(
                 f"{self.name} is a merge table: a merge rewrites rows, so it cannot be streamed as it is. "
                 f"Use {self.name.stream}.changes() for its changes or {self.name.stream}.static() for a snapshot."
@@ -107,7 +107,7 @@ class Stream:
                 f"{self.name} is rewritten by every batch (output mode complete), so it cannot be streamed. "
                 f"Use {self.name.stream}.static() for a snapshot."
             )
-        return StreamReading(stream=self.name, mode="append", merged=False)
+        return StreamReading(stream=self.name, mode="append", is_merge=False)
 
     def with_watermark(self, column: str, delay: str) -> StreamReading:
         """Its new rows as a source with a watermark; see `Source.with_watermark`."""
@@ -119,16 +119,16 @@ class Stream:
         Raises:
             DefinitionError: the table is not a merge table, so it has no change data feed.
         """
-        if not self.merged:
+        if not self.is_merge:
             raise DefinitionError(
                 f"{self.name} is an append table: it has no change data feed. "
                 f"Use {self.name.stream} itself for its new rows."
             )
-        return StreamReading(stream=self.name, mode="changes", merged=True)
+        return StreamReading(stream=self.name, mode="changes", is_merge=True)
 
     def static(self) -> StreamReading:
         """A snapshot as a source: its Delta version is pinned for the run, and new data wakes nobody."""
-        return StreamReading(stream=self.name, mode="static", merged=self.merged)
+        return StreamReading(stream=self.name, mode="static", is_merge=self.is_merge)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,14 +258,14 @@ def _sources(
 
 
 def _sinks(sink: Sink | Sequence[Sink]) -> tuple[Sink, ...]:
-    """Sinks with the main target last."""
+    """Sinks with the main table last."""
     sinks = (sink,) if isinstance(sink, Sink) else tuple(sink) if isinstance(sink, Sequence) else ()
     if not sinks or not all(isinstance(each, Sink) for each in sinks):
         raise DefinitionError(f"sink is {sink!r}: give a DeltaAppend, a DeltaMerge, or a list of them.")
     names = [each.name for each in sinks]
     if len(set(names)) < len(names) or MAIN not in names:
         raise DefinitionError(
-            f"sink names are {names}: each needs its own name, and one, the main target, has none."
+            f"sink names are {names}: each needs its own name, and one, the main table, has none."
         )
     if reserved := {"quarantine"}.intersection(names):
         raise DefinitionError(f"sink name {reserved.pop()!r} is the name of our own table; choose another.")
@@ -301,7 +301,7 @@ def _check(stream: Stream) -> None:
             f"a feed with quarantine needs a stateless stream, and output_mode {stream.query.output_mode!r} "
             "is for aggregations. Ingest the feed into one stream and aggregate in another."
         )
-    if stream.query.output_mode != "append" and not stream.merged:
+    if stream.query.output_mode != "append" and not stream.is_merge:
         raise DefinitionError(
             f"output_mode {stream.query.output_mode!r} emits rows that replace earlier ones, and an append "
             "table cannot take them: use DeltaMerge(keys=..., sequence_by=...)."

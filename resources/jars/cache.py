@@ -72,7 +72,7 @@ def jars_of(jar_set: JarSet) -> list[Path]:
         raise TerminalError(
             f"The cached jars for {jar_set.purpose} are not the pinned ones: {'; '.join(found.faults)} "
             f"(in {found.folder}).",
-            mend=f"`{jar_set.fetch_command}` replaces them.",
+            fix=f"`{jar_set.fetch_command}` replaces them.",
         )
     if found.state == "absent":
         found = fetch(jar_set)
@@ -123,7 +123,7 @@ def _download(jar_set: JarSet, work: Path, console: Console) -> None:
             f"What was fetched for {jar_set.purpose} is not what {jar_set.sums_file.name} pins: "
             f"{'; '.join(faults)}.",
             lost="Nothing of it was kept; the cache is as it was.",
-            mend="Run it again. If it stays so, the mirror serves other files: do not use them.",
+            fix="Run it again. If it stays so, the mirror serves other files: do not use them.",
         )
     console.print(f"Fetched and verified in {time.monotonic() - started:.0f} s")
 
@@ -157,7 +157,7 @@ def _alone_in(root: Path, console: Console) -> Iterator[None]:
     except OSError as error:
         raise ConfigurationError(
             f"The cache {root} cannot be written: {error.strerror}.",
-            mend="Let TIDEMILL_CACHE name another folder.",
+            fix="Let TIDEMILL_CACHE name another folder.",
         ) from error
     try:
         try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipelines.streaming.errors import ConfigurationError, TransientError
-from resources.java import require_java
+from resources.engine.java import require_java
 
 CONNECT_SECONDS = 15
 """Ivy waits without end by default; a mirror that needs longer to accept a connection is down."""
@@ -85,7 +85,7 @@ def retrieve(ivy_file: Path, into: Path, scratch: Path, on_jar: Callable[[int], 
         raise TransientError(
             f"Ivy could not fetch what {ivy_file.name} names: {reason(lines)}.",
             lost="The cache is as it was.",
-            mend="Check the network or the proxy (HTTPS_PROXY); behind a mirror, let TIDEMILL_IVY_SETTINGS "
+            fix="Check the network or the proxy (HTTPS_PROXY); behind a mirror, let TIDEMILL_IVY_SETTINGS "
             "name an ivysettings.xml. Then run it again.",
         )
 
@@ -97,7 +97,7 @@ def ivy_jar() -> Path:
         for jar in Path(folder, "jars").glob("ivy-*.jar"):
             return jar
     raise ConfigurationError(
-        "pyspark's jars are not installed here: no jars/ivy-*.jar.", mend="Run `make venv`."
+        "pyspark's jars are not installed here: no jars/ivy-*.jar.", fix="Run `make venv`."
     )
 
 

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.run.ledger import append
-from pipelines.streaming.run.manifest import first_manifest, write_manifest
+from pipelines.streaming.records.ledger import append
+from pipelines.streaming.records.manifest import first_manifest, write_manifest
 from pipelines.streaming.run.results import BatchRecord
-from resources.targets import Target, resolve
+from resources.target.resolve import ResolvedTarget, resolve
 
 SOURCE = '''
 from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
@@ -58,7 +58,7 @@ class Shop:
         return cls(root)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> ResolvedTarget:
         return resolve()
 
     def land(self, *names: str) -> None:

@@ -22,14 +22,14 @@ from orchestration.checks import CHECKPOINT_SOUND, WATERMARK
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
 from pipelines.streaming.checkpoint import Finding
 from pipelines.streaming.errors import DefinitionError, TerminalError, TransientError
-from pipelines.streaming.lake import Lake
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.run.manifest import first_manifest, write_manifest
+from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.records.manifest import first_manifest, write_manifest
 from pipelines.streaming.run.results import BatchRecord, StreamResult
 from resources.spark import SparkResource
 
 CLICKS, UNIQUE, TOTALS = (StreamName("shop", name) for name in ("clicks", "unique_clicks", "totals"))
-TERMINAL = TerminalError("the column is gone.", stream=CLICKS, mend="Put it back.")
+TERMINAL = TerminalError("the column is gone.", stream=CLICKS, fix="Put it back.")
 TRANSIENT = TransientError("the broker is down.", stream=CLICKS)
 RULES = [
     Expect("known", "id IS NOT NULL", on_violation="warn"),
@@ -101,20 +101,20 @@ class Canned:
     def run(self, pipeline: Pipeline, *results: StreamResult, selection=None):
         canned = self
 
-        class Run:
-            def __init__(self, streams, *, places, sessions, run_id):
-                assert places.lake == canned.lake
-                assert sessions.settings.mode == "local"
+        class PipelineRun:
+            def __init__(self, streams, *, target, engine, run_id):
+                assert target.lake == canned.lake
+                assert engine.settings.mode == "local"
                 assert run_id
                 canned.asked = [stream.name for stream in streams]
                 self.finished = []
 
-            def results(self):
+            def iter_results(self):
                 for result in results:
                     self.finished.append(result)
                     yield result
 
-        self._monkeypatch.setattr("orchestration.assets.Run", Run)
+        self._monkeypatch.setattr("orchestration.assets.PipelineRun", PipelineRun)
         return materialize(
             [streaming_assets(pipeline)],
             resources={"spark": SparkResource()},

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus
 
-from pipelines.streaming.lake import Lake
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.records.lake import Lake
 from tests.small import small_target
 
 ROOT = Path(__file__).parents[2]

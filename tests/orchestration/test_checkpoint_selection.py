@@ -10,8 +10,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from orchestration import cli
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.run.ledger import append
-from pipelines.streaming.run.manifest import Manifest, first_manifest, write_manifest
+from pipelines.streaming.records.ledger import append
+from pipelines.streaming.records.manifest import Manifest, first_manifest, write_manifest
 from pipelines.streaming.run.results import BatchRecord
 from tests.orchestration.shop import ORDERS, UNIQUE, Shop
 from tests.streaming.checkpoint import handmade

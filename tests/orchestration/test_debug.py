@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from orchestration.cli import debug
 from pipelines.streaming.backlog import cluster
-from pipelines.streaming.lake import Lake
-from resources.engine import SparkSettings
-from resources.targets import Target
+from pipelines.streaming.records.lake import Lake
+from resources.engine.engine import SparkSettings
+from resources.target.resolve import ResolvedTarget
 from tests.orchestration.shop import Shop
 
 
@@ -28,8 +28,8 @@ def pings(result) -> dict[str, dict]:
     return {ping["name"]: ping for ping in json.loads(result.stdout)["pings"]}
 
 
-def target(tmp_path, **spark) -> Target:
-    return Target(
+def target(tmp_path, **spark) -> ResolvedTarget:
+    return ResolvedTarget(
         name="t", lake=Lake(tmp_path), spark=SparkSettings(**spark), config=tmp_path / "tidemill.toml"
     )
 

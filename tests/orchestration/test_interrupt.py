@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipelines.streaming.lake import Lake
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.run import ledger
-from pipelines.streaming.run.graph import Run
-from pipelines.streaming.run.lease import holder_of
+from pipelines.streaming.records import ledger
+from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.records.lease import holder_of
+from pipelines.streaming.run.pipeline_run import PipelineRun
 from pipelines.streaming.testing import multiset
-from resources.targets import resolve
+from resources.target.resolve import resolve
 from tests.small import small_target
 
 SLOW, AFTER = StreamName("case", "slow"), StreamName("case", "after")
@@ -113,7 +113,7 @@ def assert_ended_well(run: Interrupted, project: Project) -> None:
     assert not psutil.wait_procs(run.children, timeout=10)[1]
 
 
-def test_while_a_query_runs_and_the_next_run_continues(project, sessions):
+def test_while_a_query_runs_and_the_next_run_continues(project, engine):
     def in_second_batch(_process: subprocess.Popen[bytes]) -> bool:
         first = any(line.batch_id == 0 for line in ledger.lines(project.lake, SLOW))
         return first and (project.lake.checkpoint(SLOW, 1) / "offsets" / "1").exists()
@@ -130,10 +130,10 @@ def test_while_a_query_runs_and_the_next_run_continues(project, sessions):
     assert not (project.lake.checkpoint(SLOW, 1) / "commits" / "1").exists()
 
     target = resolve()
-    following = Run(target.streams(), places=target, sessions=sessions, run_id="following")
-    assert [result.outcome for result in following.results()] == ["updated", "updated"]
+    following = PipelineRun(target.streams(), target=target, engine=engine, run_id="following")
+    assert [result.outcome for result in following.iter_results()] == ["updated", "updated"]
     for stream in (SLOW, AFTER):
-        rows = sessions.new().read.format("delta").load(str(project.lake.table(stream)))
+        rows = engine.new().read.format("delta").load(str(project.lake.table(stream)))
         assert multiset(rows.select("n").collect()) == multiset([(1,), (2,)])
 
 

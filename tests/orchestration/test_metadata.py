@@ -15,8 +15,8 @@ from orchestration.metadata import (
     standing_metadata,
     type_text,
 )
-from pipelines.streaming.lake import Lake
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.run.results import BatchRecord, Late, StreamResult
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -113,11 +113,11 @@ def runs(tmp_path_factory) -> list[dict]:
     (home / "landing" / "numbers" / "a.json").write_text('{"n": 1}\n{"n": 2}\n{"n": 5}\noops\n')
     (home / "dagster").mkdir()
     (home / "dagster" / "dagster.yaml").symlink_to(ROOT / "dagster.yaml")
-    places = {"TIDEMILL_CONFIG": str(home / "tidemill.toml"), "DAGSTER_HOME": str(home / "dagster")}
+    target = {"TIDEMILL_CONFIG": str(home / "tidemill.toml"), "DAGSTER_HOME": str(home / "dagster")}
     result = subprocess.run(
         [sys.executable, str(home / "case.py")],
         cwd=home,
-        env=os.environ | places | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | target | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -21,27 +21,18 @@ from pipelines.streaming import (
     QueryOptions,
     from_json,
 )
-from pipelines.streaming.errors import ConfigurationError
-from pipelines.streaming.lake import Lake
-from pipelines.streaming.sources import KafkaCluster
-from pipelines.streaming.sources.feed import FolderBinding, TopicBinding
+from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.target import FolderBinding, KafkaCluster, Target, TopicBinding
 
 
-class Places:
+def target(root: Path) -> Target:
     """A target that binds `ad-clicks` to a folder and `ad-views` to a topic, and nothing else."""
-
-    def __init__(self, root: Path) -> None:
-        self.lake = Lake(root)
-
-    def binding(self, feed: str):
-        if feed == "ad-clicks":
-            return FolderBinding(Path("/landing/ad-clicks"))
-        if feed == "ad-views":
-            return TopicBinding(KafkaCluster("broker:9092", password="hidden"), "views")  # noqa: S106
-        raise ConfigurationError(f"no binding of {feed}")
-
-    def cluster(self, name: str) -> KafkaCluster:
-        raise ConfigurationError(f"no cluster {name}")
+    topic = TopicBinding(KafkaCluster("broker:9092", password="hidden"), "views")  # noqa: S106
+    return Target(
+        name="t",
+        lake=Lake(root),
+        feeds={"ad-clicks": FolderBinding(Path("/landing/ad-clicks")), "ad-views": topic},
+    )
 
 
 def shop() -> Pipeline:
@@ -88,7 +79,7 @@ def shop() -> Pipeline:
 
 @pytest.fixture
 def specs(tmp_path):
-    found = stream_specs(shop(), StreamTranslator(), Places(tmp_path))
+    found = stream_specs(shop(), StreamTranslator(), target(tmp_path))
     return {name.stream: spec for name, spec in found.items()}
 
 
@@ -141,7 +132,7 @@ def test_a_table_that_does_not_exist_yet_has_a_place_and_no_columns(specs, tmp_p
 
 
 def test_each_outside_place_is_one_external_asset(tmp_path):
-    specs = external_assets([shop(), shop()], places=Places(tmp_path))
+    specs = external_assets([shop(), shop()], target=target(tmp_path))
     found = {spec.key.to_user_string(): spec for spec in specs}
     assert set(found) == {
         "feed/ad-clicks",

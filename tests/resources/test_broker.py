@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pipelines.streaming.errors import ConfigurationError, TransientError
-from resources import broker as subject
-from resources import supervised
-from resources.broker import Broker, Credentials, Ports, server_properties
+from resources.dev import broker as subject
+from resources.dev import supervised
+from resources.dev.broker import Broker, Credentials, Ports, server_properties
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
@@ -126,7 +126,7 @@ def test_every_listener_is_on_loopback():
 ASKER = """
 import sys, time
 from pathlib import Path
-from resources import supervised
+from resources.dev import supervised
 scratch = Path(sys.argv[1])
 command = ["/bin/sh", "-c", f"echo $$ > {scratch}.pid; exec sleep 600"]
 supervisor = supervised.start(command, scratch=scratch, log=scratch / "log")

@@ -309,7 +309,7 @@ def test_what_was_fetched_for_spark_is_what_is_pinned():
 
 
 def test_asking_for_jars_loads_neither_spark_nor_dagster():
-    code = "import sys, resources.broker; print(sorted({'pyspark', 'dagster'} & set(sys.modules)))"
+    code = "import sys, resources.dev.broker; print(sorted({'pyspark', 'dagster'} & set(sys.modules)))"
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
 
     assert subprocess.check_output([sys.executable, "-c", code], env=environ, text=True) == "[]\n"

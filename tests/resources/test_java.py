@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.streaming.errors import ConfigurationError
-from resources import java as subject
-from resources.java import Java, complaint, find_java, require_java
+from resources.engine import java as subject
+from resources.engine.java import Java, complaint, find_java, require_java
 
 MODULES = "java.base jdk.incubator.vector java.sql"
 

@@ -5,7 +5,7 @@ from dagster import asset, materialize
 from dagster_pyspark import LazyPySparkResource
 from pydantic import ValidationError
 
-from pipelines.streaming.sources.feed import FolderBinding
+from pipelines.streaming.target import FolderBinding
 from resources.spark import SparkResource
 
 FILE = """
@@ -46,7 +46,7 @@ def test_the_target_says_where_spark_runs():
 def test_the_environment_of_the_run_decides_the_target(monkeypatch):
     resource = SparkResource()
     monkeypatch.setenv("TIDEMILL_TARGET", "shared")
-    assert resource.places.name == "shared"
+    assert resource.target.name == "shared"
 
 
 def test_fields_come_before_the_target():
@@ -57,9 +57,9 @@ def test_fields_come_before_the_target():
 
 
 def test_lake_and_landing_mean_what_the_flags_mean(tmp_path):
-    places = SparkResource(lake=str(tmp_path / "other"), landing=str(tmp_path / "in")).places
-    assert places.lake.root == tmp_path / "other"
-    assert places.binding("clicks") == FolderBinding(tmp_path / "in" / "clicks")
+    target = SparkResource(lake=str(tmp_path / "other"), landing=str(tmp_path / "in")).target
+    assert target.lake.root == tmp_path / "other"
+    assert target.binding("clicks") == FolderBinding(tmp_path / "in" / "clicks")
 
 
 def test_an_unknown_mode_is_refused():
@@ -72,7 +72,7 @@ def test_one_run_can_name_another_target():
 
     @asset
     def report(spark: SparkResource) -> None:
-        seen.append(spark.places.name)
+        seen.append(spark.target.name)
 
     materialize(
         [report],

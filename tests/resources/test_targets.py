@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from pipelines.streaming.errors import ConfigurationError
-from pipelines.streaming.sources.feed import FolderBinding, TopicBinding
-from pipelines.streaming.sources.kafka import KafkaCluster
-from resources.config import read_config
-from resources.engine import SparkSettings
-from resources.targets import Target, resolve
+from pipelines.streaming.target import FolderBinding, KafkaCluster, TopicBinding
+from resources.engine.engine import SparkSettings
+from resources.target.config import read_config
+from resources.target.resolve import ResolvedTarget, resolve
 
 PROD = """
 pipelines = ["shop:shop"]
@@ -51,7 +50,7 @@ def project(folder: Path, text: str = PROD) -> Path:
     return folder
 
 
-def resolved(folder: Path, text: str = PROD, target: str | None = None, **flags) -> Target:
+def resolved(folder: Path, text: str = PROD, target: str | None = None, **flags) -> ResolvedTarget:
     environ = {**ENVIRON, **flags.pop("environ", {})}
     return resolve(target, environ=environ, start=project(folder, text), **flags)
 
@@ -168,7 +167,7 @@ def test_landing_and_kafka_flags_exclude_each_other(tmp_path):
 def test_a_feed_that_nothing_binds(tmp_path):
     target = resolved(tmp_path, '[targets.x]\nlake = "l"\n[targets.x.feeds]\nclicks = {path = "c"}', "x")
 
-    with pytest.raises(ConfigurationError, match=r"where feed 'clickz' is\. Did you mean 'clicks'\?"):
+    with pytest.raises(ConfigurationError, match=r"bind the feed 'clickz'\. Did you mean 'clicks'\?"):
         target.binding("clickz")
     with pytest.raises(ConfigurationError, match="no Kafka cluster 'default'"):
         target.cluster("default")
@@ -355,7 +354,7 @@ def test_a_pipeline_that_cannot_be_had(tmp_path, monkeypatch, entries, message):
 
 def test_the_resolver_imports_nothing_heavy():
     code = (
-        "import sys; import resources.targets; resources.targets.resolve; "
+        "import sys; import resources.target.resolve; resources.target.resolve.resolve; "
         "print(sorted({'pyspark', 'dagster', 'deltalake', 'pydantic', 'confluent_kafka'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

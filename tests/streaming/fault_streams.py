@@ -130,17 +130,19 @@ PIPELINE = shop()
 
 def main() -> None:
     """One run of some streams, all side by side, in a process and a JVM of their own."""
-    from pipelines.streaming.lake import Lake
-    from pipelines.streaming.run.graph import Run
+    from pipelines.streaming.records.lake import Lake
+    from pipelines.streaming.run.pipeline_run import PipelineRun
     from pipelines.streaming.testing import Scratch
-    from resources.engine import Engine, SparkSettings
+    from resources.engine.engine import SparkEngine, SparkSettings
 
     lake, landing, *names = sys.argv[1:]
-    engine = Engine(SparkSettings(master="local[3]", driver_memory="1g", shuffle_partitions=2, conf=SMALL))
-    places = Scratch(lake=Lake.at(lake), landing=Path(landing), sessions=engine)
+    engine = SparkEngine(
+        SparkSettings(master="local[3]", driver_memory="1g", shuffle_partitions=2, conf=SMALL)
+    )
+    target = Scratch(lake=Lake.at(lake), landing=Path(landing), engine=engine).target
     streams = [shop()[name] for name in names]
-    run = Run(streams, places=places, sessions=engine, run_id="killed", max_parallel=len(streams))
-    for result in run.results():
+    run = PipelineRun(streams, target=target, engine=engine, run_id="killed", max_parallel=len(streams))
+    for result in run.iter_results():
         if result.error is not None:
             raise result.error
 

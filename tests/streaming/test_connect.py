@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.streaming.lake import Lake
+from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch
-from resources import supervised
-from resources.engine import SparkSettings, application_confs
+from resources.dev import supervised
+from resources.engine.engine import SparkSettings, application_confs
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.test_pipeline import ALL, assert_equal, tables
 from tests.small import SMALL
@@ -73,14 +73,14 @@ import sys
 from pathlib import Path
 from pipelines.ads import ads
 from pipelines.ads.generate import generate
-from pipelines.streaming.lake import Lake
+from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch
-from resources.engine import Engine, SparkSettings
+from resources.engine.engine import SparkEngine, SparkSettings
 
 remote, folder = sys.argv[1], Path(sys.argv[2])
-engine = Engine(SparkSettings(mode="connect", remote=remote, shuffle_partitions=2))
+engine = SparkEngine(SparkSettings(mode="connect", remote=remote, shuffle_partitions=2))
 streams = [ads[name] for name in sys.argv[3:]]
-scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", sessions=engine)
+scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
 generate(out=scratch.landing, events=9_000, seed=3, files=2)
 for last in (False, False, True):
     errors = [result.error for result in scratch.run_all(streams) if result.error is not None]
@@ -99,7 +99,7 @@ SOME = ("impressions", "campaigns", "unique_impressions", "campaign_totals")
 @pytest.mark.parametrize(
     "streams", [SOME, pytest.param(ALL, marks=pytest.mark.campaign)], ids=["some", "all"]
 )
-def test_ads_on_a_connect_server(remote, tmp_path, sessions, streams):
+def test_ads_on_a_connect_server(remote, tmp_path, engine, streams):
     subprocess.run([sys.executable, "-c", RUN, remote, str(tmp_path), *streams], check=True, timeout=500)
-    scratch = Scratch(lake=Lake.at(tmp_path / "lake"), landing=tmp_path / "landing", sessions=sessions)
+    scratch = Scratch(lake=Lake.at(tmp_path / "lake"), landing=tmp_path / "landing", engine=engine)
     assert_equal(tables(scratch, streams), oracle.expected(scratch.landing))

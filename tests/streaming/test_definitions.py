@@ -85,7 +85,7 @@ def two(left, right):
         (lambda: declared(source=declared().static()), "snapshot"),
         (lambda: declared(sink=[]), "sink is"),
         (lambda: declared(sink=[DeltaAppend(), DeltaAppend()]), "own name"),
-        (lambda: declared(sink=[DeltaAppend(name="copy")]), "main target"),
+        (lambda: declared(sink=[DeltaAppend(name="copy")]), "main table"),
         (lambda: declared(expect=[Expect("a", "true"), Expect("a", "true")]), "own"),
         (lambda: declared(query=QueryOptions(output_mode="update")), "stateless"),
         (

@@ -16,8 +16,8 @@ import pytest
 
 from pipelines.streaming.checkpoint import commit_batches, offset_batches, read_commit
 from pipelines.streaming.delta_log import latest_version
-from pipelines.streaming.lake import Lake
-from pipelines.streaming.run import ledger
+from pipelines.streaming.records import ledger
+from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch, multiset
 from tests.streaming.fault_streams import shop
 
@@ -187,20 +187,20 @@ OWNERS = (
 campaign = pytest.mark.campaign
 
 AT = {
-    "refunds": "after-target",
-    "returns": "between-targets",
+    "refunds": "after-sink",
+    "returns": "between-sinks",
     "payments": "after-quarantine",
-    "owners": "after-target",
-    "totals": "after-target",
+    "owners": "after-sink",
+    "totals": "after-sink",
     "copied": "before-ledger",
 }
 
 
 @pytest.fixture(scope="module")
-def killed(sessions, tmp_path_factory):
+def killed(engine, tmp_path_factory):
     """A lake whose streams were killed in their second run, all in the same instant, each at its point."""
     folder = tmp_path_factory.mktemp("killed")
-    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", sessions=sessions)
+    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
     made = shop()
     first = {
         "refunds": [*ORDERS[0], BAD],
@@ -291,7 +291,7 @@ def test_a_run_that_was_killed_before_its_ledger(killed):
 
 @campaign
 @pytest.mark.parametrize("changed", [False, True])
-@pytest.mark.parametrize("point", ["before-batch", "after-quarantine", "after-target"])
+@pytest.mark.parametrize("point", ["before-batch", "after-quarantine", "after-sink"])
 def test_an_ingest_that_was_killed_anywhere(scratch, tmp_path, point, changed):
     refunds = shop()["refunds"]
     scratch.run(refunds, [[*ORDERS[0], BAD]])
@@ -336,10 +336,10 @@ EXPECTED = {
 
 
 @pytest.fixture(scope="module")
-def waiting(sessions, tmp_path_factory):
+def waiting(engine, tmp_path_factory):
     """A lake in which each of these streams has the second arrival before it; a test kills its own alone."""
     folder = tmp_path_factory.mktemp("waiting")
-    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", sessions=sessions)
+    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
     filled(scratch, *EXPECTED)
     return scratch
 

@@ -10,8 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
 from pipelines.streaming import DeltaAppend, Feed, FileSource, KafkaSource, Pipeline, from_json, raw
-from pipelines.streaming.sources import KafkaCluster
-from pipelines.streaming.sources.feed import TopicBinding
+from pipelines.streaming.target import KafkaCluster, TopicBinding
 from pipelines.streaming.testing import multiset
 
 pytestmark = pytest.mark.kafka

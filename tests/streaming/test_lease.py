@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.streaming.errors import ConfigurationError, LeaseHeldError, LeaseLostError
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.run import lease
+from pipelines.streaming.records import lease
 
 STREAM = StreamName("shop", "orders")
 
@@ -19,9 +19,9 @@ HOLD = """
 import sys
 from pathlib import Path
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.run import lease
+from pipelines.streaming.records import lease
 held = lease.take(Path(sys.argv[1]), StreamName("shop", "orders"), "first")
-if len(sys.argv) > 2: held.tell_jvm(int(sys.argv[2]))
+if len(sys.argv) > 2: held.record_jvm(int(sys.argv[2]))
 print("held", flush=True)
 sys.stdin.read()
 """

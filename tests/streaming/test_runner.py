@@ -28,8 +28,8 @@ from pipelines.streaming.errors import (
     TerminalError,
     UpstreamChangeError,
 )
-from pipelines.streaming.run import lease, ledger
-from pipelines.streaming.sources.feed import FolderBinding
+from pipelines.streaming.records import lease, ledger
+from pipelines.streaming.target import FolderBinding
 from pipelines.streaming.testing import multiset
 
 ORDER = "order_id STRING, amount BIGINT, at TIMESTAMP"
@@ -58,7 +58,7 @@ class NoSessions:
     def default_partitions(self):
         raise AssertionError("a session was asked for")
 
-    def break_off(self):
+    def abort_start(self):
         raise AssertionError("a run was canceled")
 
 
@@ -89,8 +89,8 @@ def test_rows_carry_where_they_come_from(scratch):
     orders = ingest()
     scratch.run(orders, [[order(1)], [order(2)]])
     found = scratch.rows(orders, "order_id", "_origin", "_batch")
-    places = {row[0]: (dict(row[1])["file"].rsplit("/", 1)[1], dict(row[2])) for row in found}
-    assert places == {
+    target = {row[0]: (dict(row[1])["file"].rsplit("/", 1)[1], dict(row[2])) for row in found}
+    assert target == {
         "o1": ("000001.json", {"generation": 1, "batch_id": 0}),
         "o2": ("000002.json", {"generation": 1, "batch_id": 1}),
     }
@@ -117,9 +117,9 @@ def test_csv_and_raw_feeds(scratch):
     assert scratch.rows(texts, "value") == multiset([("o1,5",), ("o2,x",)])
 
 
-def test_files_of_all_formats(scratch, sessions, tmp_path):
+def test_files_of_all_formats(scratch, engine, tmp_path):
     rows = [(1, "a"), (2, "b")]
-    frame = sessions.new().createDataFrame(rows, "id INT, name STRING")
+    frame = engine.new().createDataFrame(rows, "id INT, name STRING")
     for kind in ("json", "csv", "parquet", "orc"):
         frame.write.format(kind).save(str(tmp_path / kind))
         source = FileSource(path=str(tmp_path / kind), format=kind, schema="id INT, name STRING")
@@ -322,7 +322,7 @@ def test_a_snapshot_is_pinned_and_recorded(scratch):
     version = delta_log.latest_version(scratch.lake.table(names.name))
     assert result.batches[0].static_versions == {"names": version}
     *_, commit = delta_log.commits(scratch.lake.table(joined.name), 0)
-    assert ledger.note_of(commit)["static_versions"] == {"names": version}
+    assert ledger.commit_metadata(commit)["static_versions"] == {"names": version}
 
 
 def test_a_stateful_function_on_a_feed_is_refused(scratch):
@@ -331,14 +331,14 @@ def test_a_stateful_function_on_a_feed_is_refused(scratch):
         scratch.run(orders, [[order(1)]])
 
 
-def test_removed_rows_of_an_upstream_stop_its_readers(scratch, sessions):
+def test_removed_rows_of_an_upstream_stop_its_readers(scratch, engine):
     shop = Pipeline("shop")
     orders = ingest(shop)
     copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
     scratch.run(orders, [[order(1), order(2)]])
     scratch.run(copy)
     table = scratch.lake.table(orders.name)
-    sessions.new().sql(f"DELETE FROM delta.`{table}` WHERE order_id = 'o1'")  # noqa: S608 - a path of the test
+    engine.new().sql(f"DELETE FROM delta.`{table}` WHERE order_id = 'o1'")  # noqa: S608 - a path of the test
     with pytest.raises(
         UpstreamChangeError, match=rf"version {delta_log.latest_version(table)} of shop/orders \(DELETE\)"
     ):
@@ -346,12 +346,12 @@ def test_removed_rows_of_an_upstream_stop_its_readers(scratch, sessions):
     assert scratch.rows(copy, "order_id") == multiset([("o1",), ("o2",)])
 
 
-def test_a_compaction_of_an_upstream_is_nothing(scratch, sessions):
+def test_a_compaction_of_an_upstream_is_nothing(scratch, engine):
     shop = Pipeline("shop")
     orders = ingest(shop)
     copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
     scratch.run(orders, [[order(1)], [order(2)]])
-    sessions.new().sql(f"OPTIMIZE delta.`{scratch.lake.table(orders.name)}`")
+    engine.new().sql(f"OPTIMIZE delta.`{scratch.lake.table(orders.name)}`")
     scratch.run(orders, [[order(3)]])
     scratch.run(copy)
     assert scratch.rows(copy, "order_id") == multiset([("o1",), ("o2",), ("o3",)])
@@ -415,11 +415,11 @@ def test_a_changed_binding_is_refused_with_the_way_around(scratch, tmp_path):
         scratch.run(orders)
 
 
-def test_a_table_that_forgets_transactions_is_refused(scratch, sessions):
+def test_a_table_that_forgets_transactions_is_refused(scratch, engine):
     orders = ingest()
     scratch.run(orders, [[order(1)]])
     table = scratch.lake.table(orders.name)
-    sessions.new().sql(
+    engine.new().sql(
         f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.setTransactionRetentionDuration' = '1 day')"
     )
     with pytest.raises(TerminalError, match="UNSET TBLPROPERTIES"):
@@ -430,7 +430,7 @@ def test_nothing_new_starts_nothing(scratch):
     orders = ingest()
     scratch.run(orders, [[order(1)]])
     before = sorted(path for path in scratch.lake.root.rglob("*"))
-    scratch.sessions = NoSessions()
+    scratch.engine = NoSessions()
     assert [result.outcome for result in scratch.run(orders)] == ["idle"]
     assert sorted(path for path in scratch.lake.root.rglob("*")) == before
 
@@ -441,10 +441,10 @@ def test_a_stream_that_is_held_is_refused_and_untouched(scratch):
     scratch.arrive(orders, "events", [order(2)])
     folder = scratch.lake.control(orders.name) / "lease"
     with lease.held(folder, orders.name, "the-other-run"):
-        scratch.sessions, sessions = NoSessions(), scratch.sessions
+        scratch.engine, engine = NoSessions(), scratch.engine
         with pytest.raises(LeaseHeldError, match="the-other-run"):
             scratch.run(orders)
-    scratch.sessions = sessions
+    scratch.engine = engine
     scratch.run(orders)
     assert scratch.rows(orders, "order_id") == multiset([("o1",), ("o2",)])
 
@@ -471,12 +471,12 @@ def test_a_failed_stream_skips_what_depends_on_it_and_nothing_else(scratch):
 def test_an_interrupt_stops_the_query_and_frees_the_stream(scratch):
     import time
 
-    scratch.sessions.new()  # `udf` asks for the session that is there
+    scratch.engine.new()  # `udf` asks for the session that is there
     slow = F.udf(lambda text: time.sleep(30) or text, "string")
     orders = ingest(function=lambda events: events.withColumn("slow", slow("order_id")))
     scratch.arrive(orders, "events", [order(1)])
     running = scratch.start([orders])
-    results = running.results()
+    results = running.iter_results()
     timer_started = time.monotonic()
 
     def interrupt_when_running():

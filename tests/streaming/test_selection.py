@@ -95,7 +95,7 @@ def test_every_stream_comes_after_what_it_reads_whatever_the_order_of_declaratio
 
 def test_a_cycle_is_named():
     pipeline = Pipeline("ring")
-    reading = StreamReading(stream=StreamName("ring", "b"), mode="append", merged=False)
+    reading = StreamReading(stream=StreamName("ring", "b"), mode="append", is_merge=False)
     a = declare(pipeline, "a", b=reading)
     b = declare(pipeline, "b", a=a)
 

@@ -66,7 +66,7 @@ def produce(
             f"{tally.amounts(seed=seed, start=start, events=events).records} messages "
             f"({refused[0] if refused else 'no answer'}).",
             lost="Topics hold a part of these events.",
-            mend="Look after the broker, then send them again to new topics.",
+            fix="Look after the broker, then send them again to new topics.",
         )
     return tally.amounts(seed=seed, start=start, events=events)
 
@@ -90,7 +90,7 @@ def _make_topics(bootstrap: str) -> None:
                 raise TransientError(
                     f"demo generate: Kafka at {bootstrap} did not make the topic {feed}: {reason.str()}.",
                     lost="Nothing was sent.",
-                    mend="Check the address and that the broker runs, then generate again.",
+                    fix="Check the address and that the broker runs, then generate again.",
                 ) from error
 
 

@@ -13,7 +13,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ is short
 
 from pipelines.streaming.errors import ConfigurationError, TerminalError, TidemillError, TransientError
-from pipelines.streaming.sources import KafkaCluster
+from pipelines.streaming.target import KafkaCluster
 
 Partition = tuple[str, int]
 
@@ -78,7 +78,7 @@ class Client:
             raise ConfigurationError(
                 f"The settings of the Kafka cluster {cluster.bootstrap} are refused: "
                 f"{self._without_secrets(error.args[0].str())}.",
-                mend="Correct the cluster in tidemill.toml.",
+                fix="Correct the cluster in tidemill.toml.",
             ) from None
 
     def topics(self, names: Collection[str]) -> dict[str, int]:
@@ -176,7 +176,7 @@ class Client:
         if refused is not None:
             return TerminalError(
                 f"{where} {_REFUSED[refused.code()]}: {self._without_secrets(refused.str())}.",
-                mend="Correct the cluster in tidemill.toml, or the variables that it names.",
+                fix="Correct the cluster in tidemill.toml, or the variables that it names.",
             )
         reason = self._errors[-1] if self._errors else error
         return TransientError(f"{where} does not answer: {self._without_secrets(reason.str())}.")

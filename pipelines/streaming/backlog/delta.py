@@ -46,7 +46,7 @@ def waiting_versions(
     except OSError as error:
         raise TerminalError(
             f"{what}: the log of {folder} cannot be read: {error.strerror}.",
-            mend="Give this user the right to read it.",
+            fix="Give this user the right to read it.",
         ) from None
     if at is None:
         start = chosen.get("startingversion", "0")
@@ -55,7 +55,7 @@ def waiting_versions(
         raise TerminalError(
             f"{what}: the table in {folder} is gone; the checkpoint continues at its version {at.version}.",
             lost="What was written to it after that version and not read is lost unless it is restored.",
-            mend="Restore the table. A table made anew in its place needs a new checkpoint of this stream.",
+            fix="Restore the table. A table made anew in its place needs a new checkpoint of this stream.",
         )
     _check_same_table(folder, at, what)
     if at.is_starting:  # it is in the snapshot that it began with: the rest waits
@@ -86,7 +86,7 @@ def _check_same_table(folder: Path, at: DeltaOffset, what: str) -> None:
             f"{what}: the table in {folder} is another one (id {now}) than the checkpoint has read "
             f"(id {at.reservoir_id}): it was deleted and made anew.",
             lost="What the old table got after the last run is lost unless it is restored.",
-            mend="Put the old table back, or rebuild this stream from the new one with a new checkpoint.",
+            fix="Put the old table back, or rebuild this stream from the new one with a new checkpoint.",
         )
 
 
@@ -99,7 +99,7 @@ def _check_continues(
             f"version {at.version - 1}: an older copy of the table was put back.",
             lost=f"Versions {versions[-1] + 1} to {at.version - 1} are gone from the table; "
             "this stream has them already.",
-            mend="Put the newest copy back, or rebuild this stream from the table with a new checkpoint.",
+            fix="Put the newest copy back, or rebuild this stream from the table with a new checkpoint.",
         )
     following = [version for version in versions if version >= at.version]
     if following and following[0] > at.version and not tolerant:
@@ -107,7 +107,7 @@ def _check_continues(
             f"{what}: the log of {folder} goes on with version {following[0]}, and the checkpoint with "
             f"version {at.version}: the log's clean-up was faster than this stream.",
             lost=f"Versions {at.version} to {following[0] - 1} cannot be read one by one any more.",
-            mend="Rebuild this stream with a new checkpoint, and raise the table's property "
+            fix="Rebuild this stream with a new checkpoint, and raise the table's property "
             "delta.logRetentionDuration.",
         )
 

@@ -66,12 +66,12 @@ def waiting_files(
     except FileNotFoundError as error:
         raise TerminalError(
             f"{what}: there is no folder {error.filename}.",
-            mend=f"Create it (mkdir -p {error.filename}), or correct the target.",
+            fix=f"Create it (mkdir -p {error.filename}), or correct the target.",
         ) from None
     except OSError as error:
         raise TerminalError(
             f"{what}: {error.filename} cannot be read: {error.strerror}.",
-            mend="Give this user the right to read it, or correct the target.",
+            fix="Give this user the right to read it, or correct the target.",
         ) from None
     last = None if offset is None else offset.log_offset
     taken: set[str] = set()
@@ -95,7 +95,7 @@ def _refuse_doubling(files: list[str], what: str) -> None:
         raise TerminalError(
             f"{what}: the name of {bad} has one of the characters * ? [ ] {{ }} \\ in it, and Spark would read "
             "every other file of the same batch twice.",
-            mend="Rename the file, or move it away.",
+            fix="Rename the file, or move it away.",
         )
 
 

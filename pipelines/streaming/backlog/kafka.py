@@ -11,7 +11,8 @@ from pipelines.streaming.backlog.cluster import Client, Partition, client_of
 from pipelines.streaming.backlog.count import Backlog
 from pipelines.streaming.checkpoint import SourceOffset
 from pipelines.streaming.errors import DataLossError, TerminalError
-from pipelines.streaming.sources import KafkaCluster, KafkaSource
+from pipelines.streaming.sources import KafkaSource
+from pipelines.streaming.target import KafkaCluster
 
 # Java's and Python's expressions agree on these; whatever else a pattern has is left to Spark.
 _PLAIN_PATTERN = re.compile(r"(?:[A-Za-z0-9_\-.*+?|()$^]|\\[.dws]|\[\^?[A-Za-z0-9_.\-]+\])+")
@@ -91,7 +92,7 @@ def _partitions(source: KafkaSource, client: Client, cluster: KafkaCluster) -> s
             if topic not in counts:
                 raise TerminalError(
                     f"there is no topic {topic!r} on the Kafka cluster {cluster.bootstrap}.",
-                    mend="Create the topic, or correct the binding in the target.",
+                    fix="Create the topic, or correct the binding in the target.",
                 )
     present = {(topic, number) for topic, count in counts.items() for number in range(count)}
     if not source.assign:
@@ -100,7 +101,7 @@ def _partitions(source: KafkaSource, client: Client, cluster: KafkaCluster) -> s
     for topic, number in sorted(assigned - present):
         raise TerminalError(
             f"topic {topic!r} on the Kafka cluster {cluster.bootstrap} has no partition {number}.",
-            mend=f"It has the partitions 0 to {counts[topic] - 1}: correct assign= of the source.",
+            fix=f"It has the partitions 0 to {counts[topic] - 1}: correct assign= of the source.",
         )
     return assigned
 
@@ -128,7 +129,7 @@ def _partition_gone(partition: Partition, at: int, cluster: KafkaCluster) -> Dat
         f"partition {number} of topic {topic!r} on {cluster.bootstrap} is gone, and the checkpoint continues "
         f"there at offset {at}: the topic was deleted, or made anew with fewer partitions.",
         lost=f"What that partition had from offset {at} on, if anything, is lost.",
-        mend=_WAYS,
+        fix=_WAYS,
     )
 
 
@@ -143,11 +144,11 @@ def _out_of_range(
             "anew with fewer messages, or restored from an older copy.",
             lost=f"Offsets {end} to {at - 1} are gone from the topic (this stream has read them); offsets "
             f"{first} to {end - 1} may hold new messages that it would never read.",
-            mend=_WAYS,
+            fix=_WAYS,
         )
     return DataLossError(
         f"{place} begins at offset {first}, and the checkpoint continues at offset {at}: retention removed "
         "messages before they were read.",
         lost=f"Offsets {at} to {first - 1} ({first - at} at most) are lost to this stream.",
-        mend=_WAYS,
+        fix=_WAYS,
     )

@@ -6,21 +6,12 @@ from pipelines.streaming.backlog.count import Backlog
 from pipelines.streaming.backlog.delta import waiting_versions
 from pipelines.streaming.backlog.files import waiting_files
 from pipelines.streaming.checkpoint import SourceOffset
-from pipelines.streaming.sources import (
-    DeltaSource,
-    Feed,
-    FileSource,
-    KafkaCluster,
-    KafkaSource,
-    Source,
-    StreamReading,
-)
-from pipelines.streaming.sources.feed import FolderBinding
-from pipelines.streaming.sources.source import Places
+from pipelines.streaming.sources import DeltaSource, Feed, FileSource, KafkaSource, Source, StreamReading
+from pipelines.streaming.target import FolderBinding, KafkaCluster, Target
 
 
 def backlog_of(
-    source: Source, offset: SourceOffset | None, *, checkpoint: Path | None, name: str, places: Places
+    source: Source, offset: SourceOffset | None, *, checkpoint: Path | None, name: str, target: Target
 ) -> Backlog:
     """What waits in a source.
 
@@ -30,7 +21,7 @@ def backlog_of(
         checkpoint: The checkpoint's folder, where the file source keeps which files it has read; None
             before the first run.
         name: The source's name in the checkpoint.
-        places: The target.
+        target: The target.
 
     Raises:
         TransientError: the source cannot be reached now.
@@ -41,7 +32,7 @@ def backlog_of(
     at = None if offset is None or offset.raw is None else offset
     match source:
         case Feed():
-            binding = places.binding(source.name)
+            binding = target.binding(source.name)
             if isinstance(binding, FolderBinding):
                 return waiting_files(
                     str(binding.path), at, checkpoint=checkpoint, name=name, what=source.describe()
@@ -58,11 +49,11 @@ def backlog_of(
                 options=source.options,
             )
         case KafkaSource():
-            return _waiting_messages(source, at, places.cluster(source.cluster))
+            return _waiting_messages(source, at, target.cluster(source.cluster))
         case DeltaSource():
             return waiting_versions(Path(source.path), at, what=source.describe(), options=source.options)
         case StreamReading():
-            return waiting_versions(places.lake.table(source.stream), at, what=source.describe())
+            return waiting_versions(target.lake.table(source.stream), at, what=source.describe())
     raise TypeError(f"{source!r} is no source that streams")
 
 

@@ -31,13 +31,13 @@ def check_logs(folder: Folder, seen: Inspection, damage: Damage, found: Findings
         if problem is not None:
             means = "A start reads the last two offsets." if where != f"offsets/{last}" else ""
             found.problem(
-                problem, means=f"{means} The next start fails.".strip(), mend=_mend_offsets(seen, last)
+                problem, means=f"{means} The next start fails.".strip(), fix=_mend_offsets(seen, last)
             )
     if commits and (problem := damage.problem(f"commits/{commits[-1]}")):
         found.problem(
             problem,
             means="The next start fails.",
-            mend=f"Delete commits/{commits[-1]} and its sum: the batch is repeated over the same range.",
+            fix=f"Delete commits/{commits[-1]} and its sum: the batch is repeated over the same range.",
         )
     _order(seen, last, found)
     if seen.next_start is not None:
@@ -76,7 +76,7 @@ def _metadata(folder: Folder, damage: Damage, found: Findings, *, begun: bool) -
                 'Write {"id":"<id>"} into it; the id is in the sink\'s transactions and in progress entries.',
             )
     elif problem := damage.problem("metadata"):
-        found.problem(problem, means="The next start fails.", mend=NEW_LIFE)
+        found.problem(problem, means="The next start fails.", fix=NEW_LIFE)
 
 
 def _strange_names(folder: Folder, found: Findings) -> None:

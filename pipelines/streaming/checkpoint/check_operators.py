@@ -27,7 +27,7 @@ def check_operators(folder: Folder, seen: Inspection, damage: Damage, found: Fin
                 found.problem(
                     problem,
                     means="The next start fails.",
-                    mend=_MADE_AGAIN,
+                    fix=_MADE_AGAIN,
                 )
         for store in view.operator.stores:
             for address in store.schema_files:
@@ -87,9 +87,9 @@ def _schema_file(folder: Folder, operator: Operator, address: str, damage: Damag
             means="The operator reads it when it starts."
             if needed
             else "The next start compares no schemas.",
-            mend=NEW_LIFE if needed else "",
+            fix=NEW_LIFE if needed else "",
         )
     elif problem := damage.problem(path):
         means = "The operator reads it when it starts."
-        found.problem(problem, means=means, mend=NEW_LIFE if needed else _MADE_AGAIN)
+        found.problem(problem, means=means, fix=NEW_LIFE if needed else _MADE_AGAIN)
     found.add("info", "not-movable", where, "It holds absolute addresses: do not move this checkpoint.")

@@ -18,7 +18,7 @@ def check_sources(folder: Folder, seen: Inspection, damage: Damage, found: Findi
         elif source.kind == "rate":
             where = f"{source_folder(source.key)}/0"
             if folder.item(where) is not None and (problem := damage.problem(where)):
-                found.problem(problem, means="The source reads it when it starts.", mend=NEW_LIFE)
+                found.problem(problem, means="The source reads it when it starts.", fix=NEW_LIFE)
 
 
 def _done(folder: Folder, seen: Inspection, source: SourceOffset) -> int:
@@ -56,9 +56,9 @@ def _file_source(folder: Folder, source: SourceOffset, done: int, damage: Damage
         if problem is None:
             continue
         if problem.code != "wrong-entry":
-            found.problem(problem, means="A start reads it: the next one fails.", mend=NEW_LIFE)
+            found.problem(problem, means="A start reads it: the next one fails.", fix=NEW_LIFE)
         elif done < entry.number <= offset:
-            found.problem(problem, means="The batch that is repeated loses their files.", mend=NEW_LIFE)
+            found.problem(problem, means="The batch that is repeated loses their files.", fix=NEW_LIFE)
         else:
             found.problem(problem, severity="warning", means="No batch that is still to run needs them.")
 

@@ -140,7 +140,7 @@ class StateCheck:
             first = first or problems
         for problem in first[:_SHOWN]:
             means = f"Version {store.version} of the state cannot be rebuilt: the next start fails."
-            self.found.problem(problem, means=means, mend=_LOST)
+            self.found.problem(problem, means=means, fix=_LOST)
 
     def _worked_around(self, store: _Store, problems: list[CheckpointFormatError]) -> None:
         # Spark 4.2 goes on to an older snapshot when one is damaged.
@@ -153,7 +153,7 @@ class StateCheck:
                 + (
                     "Spark takes them." if repairs else "Spark 4.0 and, with state ids, 4.2 do not take them."
                 ),
-                mend="" if repairs else "Delete the snapshot and its sums: the older one is taken then.",
+                fix="" if repairs else "Delete the snapshot and its sums: the older one is taken then.",
             )
 
     def _ways(self, store: _Store) -> Iterator[Rebuild]:

@@ -147,15 +147,17 @@ class Contents:
             raise CheckpointFormatError(path, f"It is damaged: {error}.", code="damaged-state") from None
 
     def _spark_sum(self, path: str, size: int) -> None:
-        beside = f"{path}.crc"
-        if self.folder.item(beside) is None:
+        temporary = f"{path}.crc"
+        if self.folder.item(temporary) is None:
             return
-        expected = parse_file_sum(beside, self.folder.read(beside))
+        expected = parse_file_sum(temporary, self.folder.read(temporary))
         if expected.size != size:
             raise CheckpointFormatError(
                 path, f"It has {size} bytes; its sum is that of {expected.size}.", code="damaged-state"
             )
-        if not self.full or (self.sum_matches(path) and self.sum_matches(beside)):
+        if not self.full or (self.sum_matches(path) and self.sum_matches(temporary)):
             return  # both files are what Spark wrote, so they fit each other
         if crc32c(self.folder.blocks(path)) != expected.crc32c:
-            raise CheckpointFormatError(path, f"It does not fit the sum in {beside}.", code="damaged-state")
+            raise CheckpointFormatError(
+                path, f"It does not fit the sum in {temporary}.", code="damaged-state"
+            )

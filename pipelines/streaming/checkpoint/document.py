@@ -103,7 +103,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "where": finding.where,
         "what": finding.what,
-        "mend": finding.mend,
+        "fix": finding.fix,
     }
 
 

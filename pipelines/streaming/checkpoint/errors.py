@@ -13,7 +13,7 @@ class NotACheckpointError(CheckpointError):
         super().__init__(
             f"{self.path} is not a checkpoint: {what}.",
             lost=UNCHANGED,
-            mend="Give the query's checkpointLocation: the folder with metadata, offsets/ and commits/.",
+            fix="Give the query's checkpointLocation: the folder with metadata, offsets/ and commits/.",
         )
 
 
@@ -26,10 +26,10 @@ class CheckpointFormatError(CheckpointError):
         code: The stable code under which `verify` reports it, such as `truncated-file`.
     """
 
-    def __init__(self, where: str, what: str, *, code: str, mend: str = "") -> None:
+    def __init__(self, where: str, what: str, *, code: str, fix: str = "") -> None:
         self.where = where
         self.code = code
-        super().__init__(what, lost=UNCHANGED, mend=mend)
+        super().__init__(what, lost=UNCHANGED, fix=fix)
 
     def __str__(self) -> str:
         return f"{self.where}: {super().__str__()}"

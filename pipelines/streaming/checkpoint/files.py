@@ -180,7 +180,7 @@ class Folder:
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[BinaryIO]:
-        # The link that was resolved may have been exchanged since: NOFOLLOW. Opening a named pipe must not
+        # The link that was resolved may have been exchanged since: NOFOLLOW. SourceContext a named pipe must not
         # wait for a writer: NONBLOCK.
         with _translated(path):
             flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -207,7 +207,7 @@ class Folder:
                 path,
                 "It is a symbolic link that leaves the checkpoint; it was not followed.",
                 code="outside-link",
-                mend="Put the file itself in the place of the link.",
+                fix="Put the file itself in the place of the link.",
             )
         return real
 

@@ -1,4 +1,4 @@
-"""What `verify` found: each finding with a stable code, what it means and what mends it."""
+"""What `verify` found: each finding with a stable code, what it means and what fixes it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -21,14 +21,14 @@ class Finding:
             something is not as Spark leaves it. `info`: worth knowing.
         where: The file or folder, relative to the checkpoint; empty for the checkpoint as a whole.
         what: What is there and what it means.
-        mend: What to do; empty when there is nothing to do.
+        fix: What to do; empty when there is nothing to do.
     """
 
     code: str
     severity: Severity
     where: str
     what: str
-    mend: str
+    fix: str
 
 
 class Findings:
@@ -37,16 +37,16 @@ class Findings:
     def __init__(self) -> None:
         self._found: dict[Finding, None] = {}
 
-    def add(self, severity: Severity, code: str, where: str, what: str, mend: str = "") -> None:
+    def add(self, severity: Severity, code: str, where: str, what: str, fix: str = "") -> None:
         """Adds a finding; the same one is kept once."""
-        self._found[Finding(code, severity, where, what, mend)] = None
+        self._found[Finding(code, severity, where, what, fix)] = None
 
     def problem(
-        self, problem: CheckpointFormatError, *, severity: Severity = "error", means: str = "", mend: str = ""
+        self, problem: CheckpointFormatError, *, severity: Severity = "error", means: str = "", fix: str = ""
     ) -> None:
         """Adds a file that is not as it should be, with what that means for the next start."""
         what = f"{problem.what} {means}".strip()
-        self.add(severity, problem.code, problem.where, what, problem.mend or mend)
+        self.add(severity, problem.code, problem.where, what, problem.fix or fix)
 
     def all(self) -> tuple[Finding, ...]:
         """What was found: errors first, each severity in the order in which it was found."""

@@ -69,7 +69,7 @@ def parse_version(where: str, text: str, *, known: int) -> int:
             where,
             f"It has format version {version}; versions 1 to {known} are known.",
             code="unknown-version",
-            mend="It was written by a newer Spark: read it with a newer release of Tidemill.",
+            fix="It was written by a newer Spark: read it with a newer release of Tidemill.",
         )
     return version
 

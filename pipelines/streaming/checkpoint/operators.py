@@ -106,7 +106,7 @@ def parse_operator(operator: int, data: bytes, where: str) -> Operator:
             where,
             f"It describes operator {number}.",
             code="wrong-operator",
-            mend="Restore the file of this operator.",
+            fix="Restore the file of this operator.",
         )
     stores: list[Any] = _field(where, fields, "stateStoreInfo", list)
     if not all(isinstance(store, dict) for store in stores):

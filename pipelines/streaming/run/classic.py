@@ -30,14 +30,14 @@ def use_scheduler_pool(spark: "SparkSession", pool: str) -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
-def plan_text(rows: "DataFrame", places: dict[str, str]) -> str:
+def plan_text(rows: "DataFrame", target: dict[str, str]) -> str:
     """The analyzed plan, the same in every process.
 
     Ids of expressions and nodes are removed, and locations are replaced.
 
     Args:
         rows: Any DataFrame, streaming or not.
-        places: What to write instead of each location.
+        target: What to write instead of each location.
     """
     if is_classic(rows.sparkSession):
         text = rows._jdf.queryExecution().analyzed().toString()  # noqa: SLF001 - semanticHash() is not stable
@@ -45,6 +45,6 @@ def plan_text(rows: "DataFrame", places: dict[str, str]) -> str:
         explained = rows._explain_string(extended=True)  # type: ignore[operator]  # noqa: SLF001 - the only text there
         found = _ANALYZED.search(explained)
         text = found[1] if found else explained
-    for place, word in places.items():
+    for place, word in target.items():
         text = text.replace(place, word)
     return _UUID.sub("", _EXPRESSION_ID.sub("", text))

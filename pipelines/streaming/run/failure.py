@@ -64,7 +64,7 @@ _KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
             r"|CONCURRENT_STREAM_LOG_UPDATE|STREAMING_STATEFUL_OPERATOR_MISSING"
         ),
         CheckpointError,
-        "Run `tidemill checkpoint verify {stream}` to see which file is damaged and what mends it.",
+        "Run `tidemill checkpoint verify {stream}` to see which file is damaged and what fixes it.",
     ),
     (
         re.compile(r"DELTA_FAILED_TO_MERGE_FIELDS|DELTA_METADATA_MISMATCH|_LEGACY_ERROR_TEMP_DELTA_0007"),
@@ -91,7 +91,7 @@ def translated(error: BaseException, stream: StreamName) -> TidemillError:
     if isinstance(error, TidemillError):
         if error.stream is None:
             return type(error)(
-                error.what, stream=stream, lost=error.lost, mend=error.mend, error_class=error.error_class
+                error.what, stream=stream, lost=error.lost, fix=error.fix, error_class=error.error_class
             )
         return error
     text = _text(error)
@@ -102,15 +102,15 @@ def translated(error: BaseException, stream: StreamName) -> TidemillError:
     inner = [found for found in classes if found not in _OUTER] or classes
     error_class = inner[-1] if inner else type(error).__name__
     said = _said(text, error_class)
-    for pattern, kind, mend in _KNOWN:
+    for pattern, kind, fix in _KNOWN:
         if pattern.search(text):
-            return kind(said, stream=stream, mend=mend.format(stream=stream), error_class=error_class)
+            return kind(said, stream=stream, fix=fix.format(stream=stream), error_class=error_class)
     if _TRANSIENT.search(text):
         return TransientError(said, stream=stream, error_class=error_class)
     return TerminalError(
         said,
         stream=stream,
-        mend="Correct the cause; the next run repeats the batch that failed.",
+        fix="Correct the cause; the next run repeats the batch that failed.",
         error_class=error_class,
     )
 
@@ -140,7 +140,7 @@ def _expectation(text: str, stream: StreamName) -> TidemillError | None:
         f"a row violates the expectation {found[1]!r} ({condition.strip()}), which is declared on_violation='fail'.",
         stream=stream,
         lost="Nothing was lost, and nothing of the batch is in the table.",
-        mend="Correct the input or the function, or declare the expectation with 'drop' or 'warn'.",
+        fix="Correct the input or the function, or declare the expectation with 'drop' or 'warn'.",
         error_class="EXPECTATION_FAILED",
     )
 
@@ -154,7 +154,7 @@ def _null_key(text: str, stream: StreamName) -> TidemillError | None:
         f"a row has NULL in one of the merge's columns {columns.strip()}, so it has no place in the table.",
         stream=stream,
         lost="Nothing was lost, and nothing of the batch was written.",
-        mend="Filter such rows, or quarantine them where the feed is ingested.",
+        fix="Filter such rows, or quarantine them where the feed is ingested.",
         error_class="MERGE_NULL_KEY",
     )
 

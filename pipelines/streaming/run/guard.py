@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import Tail
 from pipelines.streaming.errors import UpstreamChangeError
-from pipelines.streaming.lake import Lake
+from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.sources.delta import StreamReading
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check_edges(stream: "Stream", lake: Lake, tail: Tail) -> None:
                     f"version {commit.version} of {source.stream} ({commit.operation}) removed or changed "
                     "rows that this stream may have read already; it would keep the old ones.",
                     stream=stream.name,
-                    mend=f"Undo it (RESTORE does not help: it is such a commit, too) by rebuilding {stream.name} "
+                    fix=f"Undo it (RESTORE does not help: it is such a commit, too) by rebuilding {stream.name} "
                     f"and what follows it, or write corrections to {source.stream} as new rows.",
                 )
 

@@ -12,10 +12,10 @@ from pipelines.streaming import delta_log
 from pipelines.streaming.backlog import Backlog, backlog_of
 from pipelines.streaming.checkpoint import UNPINNED_PARTITIONS, Tail, verify
 from pipelines.streaming.errors import CheckpointError, TerminalError
-from pipelines.streaming.run.manifest import Manifest, first_manifest, read_manifest
+from pipelines.streaming.records.manifest import Manifest, first_manifest, read_manifest
 from pipelines.streaming.run.tail import tail_of
 from pipelines.streaming.sources.feed import Feed
-from pipelines.streaming.sources.source import Places
+from pipelines.streaming.target import Target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,16 +49,16 @@ class Plan:
         return not self.reasons
 
 
-def bindings(stream: "Stream", places: Places) -> dict[str, str]:
+def bindings(stream: "Stream", target: Target) -> dict[str, str]:
     """Where the target binds the stream's feeds, by source name."""
     return {
-        name: str(places.binding(source.name))
+        name: str(target.binding(source.name))
         for name, source in stream.sources.items()
         if isinstance(source, Feed)
     }
 
 
-def plan(stream: "Stream", places: Places) -> Plan:
+def plan(stream: "Stream", target: Target) -> Plan:
     """Looks at a stream and decides.
 
     Raises:
@@ -67,26 +67,26 @@ def plan(stream: "Stream", places: Places) -> Plan:
         TransientError: a source cannot be reached now.
         DataLossError: a source no longer has what comes next.
     """
-    lake, name = places.lake, stream.name
-    bound = bindings(stream, places)
+    lake, name = target.lake, stream.name
+    bound = bindings(stream, target)
     known = read_manifest(lake, name)
     manifest = known or first_manifest(bound)
     checkpoint = lake.checkpoint(name, manifest.active.number)
     if known is None:
-        _check_untouched(stream, places)
+        _check_untouched(stream, target)
     else:
         _check_bindings(stream, manifest, bound)
     tail = tail_of(checkpoint)
     if known is not None:
         _check_checkpoint(stream, manifest, checkpoint, tail)
-        _check_table(stream, places, manifest, tail)
+        _check_table(stream, target, manifest, tail)
     waiting = {
         source_name: backlog_of(
             source,
             None if tail.latest_offset is None else tail.latest_offset.source(source_name),
             checkpoint=checkpoint,
             name=source_name,
-            places=places,
+            target=target,
         )
         for source_name, source in stream.sources.items()
         if source.streaming
@@ -114,15 +114,15 @@ def _reasons(manifest: Manifest, tail: Tail, waiting: Mapping[str, Backlog], *, 
     return tuple(reasons)
 
 
-def _check_untouched(stream: "Stream", places: Places) -> None:
+def _check_untouched(stream: "Stream", target: Target) -> None:
     """A stream without a manifest must have nothing yet: a second start from zero would count twice."""
-    lake, name = places.lake, stream.name
+    lake, name = target.lake, stream.name
     checkpoint = lake.checkpoint(name, 1)
     if checkpoint.exists():
         raise CheckpointError(
             f"there is a checkpoint, and its control folder {lake.control(name)} is gone.",
             stream=name,
-            mend="Restore the control folder from a backup. To begin anew, move the table, the checkpoint "
+            fix="Restore the control folder from a backup. To begin anew, move the table, the checkpoint "
             "and the ledger of the stream away first.",
         )
     if delta_log.open_table(lake.table(name)) is not None:
@@ -130,7 +130,7 @@ def _check_untouched(stream: "Stream", places: Places) -> None:
             f"there is a table in {lake.table(name)}, and no checkpoint that wrote it: "
             "a first run would add everything again.",
             stream=name,
-            mend="Restore the control and checkpoint folders from a backup, or move the table away.",
+            fix="Restore the control and checkpoint folders from a backup, or move the table away.",
         )
 
 
@@ -141,7 +141,7 @@ def _check_bindings(stream: "Stream", manifest: Manifest, bound: Mapping[str, st
             raise TerminalError(
                 f"the target binds {source!r} to {now}, and its checkpoint continues {place}.",
                 stream=stream.name,
-                mend="Bind it back; or use another lake for the new place; or declare a stream of a new name "
+                fix="Bind it back; or use another lake for the new place; or declare a stream of a new name "
                 "that reads it.",
             )
 
@@ -153,7 +153,7 @@ def _check_checkpoint(stream: "Stream", manifest: Manifest, checkpoint: "Path", 
             f"its checkpoint {checkpoint} is gone or has no metadata file.",
             stream=stream.name,
             lost="Nothing was lost: the table has every batch that was committed.",
-            mend="Restore the folder from a backup. To rebuild from the sources, move the stream's table, "
+            fix="Restore the folder from a backup. To rebuild from the sources, move the stream's table, "
             "control and ledger folders away as well.",
         )
     if known is not None and tail.query_id != known:
@@ -161,7 +161,7 @@ def _check_checkpoint(stream: "Stream", manifest: Manifest, checkpoint: "Path", 
             f"its checkpoint {checkpoint} belongs to query {tail.query_id}, and the table was written by "
             f"query {known}: batches would be counted twice.",
             stream=stream.name,
-            mend="Restore the checkpoint that belongs to the table.",
+            fix="Restore the checkpoint that belongs to the table.",
         )
     if tail.query_id is None:
         return
@@ -170,15 +170,15 @@ def _check_checkpoint(stream: "Stream", manifest: Manifest, checkpoint: "Path", 
             raise CheckpointError(
                 f"its checkpoint is damaged: {finding.what} ({finding.where}, {finding.code}).",
                 stream=stream.name,
-                mend=finding.mend,
+                fix=finding.fix,
             )
 
 
-def _check_table(stream: "Stream", places: Places, manifest: Manifest, tail: Tail) -> None:
+def _check_table(stream: "Stream", target: Target, manifest: Manifest, tail: Tail) -> None:
     active = manifest.active
     if active.table_id is None:
         return
-    place = places.lake.table(stream.name)
+    place = target.lake.table(stream.name)
     table = delta_log.open_table(place)
     if table is None or str(table.metadata().id) != active.table_id:
         state = "gone" if table is None else "another one than the checkpoint was made with"
@@ -186,7 +186,7 @@ def _check_table(stream: "Stream", places: Places, manifest: Manifest, tail: Tai
             f"its table {place} is {state}; a run would go on where the old one stopped.",
             stream=stream.name,
             lost="Rows that only the old table had are lost unless it is restored; the sources were not touched.",
-            mend="Restore the table. To rebuild it from the sources, move the stream's checkpoint, "
+            fix="Restore the table. To rebuild it from the sources, move the stream's checkpoint, "
             "control and ledger folders away as well.",
         )
     written = table.transaction_version(active.query_id) if active.query_id else None
@@ -196,5 +196,5 @@ def _check_table(stream: "Stream", places: Places, manifest: Manifest, tail: Tai
             f"the table has batch {written} of its query, and the checkpoint ends at batch {last}: an older "
             "copy of the checkpoint was put back, and Delta would silently skip the batches between.",
             stream=stream.name,
-            mend="Put the newest copy of the checkpoint back.",
+            fix="Put the newest copy of the checkpoint back.",
         )

@@ -13,7 +13,7 @@ from pipelines.streaming.run.classic import plan_text
 from pipelines.streaming.run.writer import batch_column
 from pipelines.streaming.sources.delta import BATCH
 from pipelines.streaming.sources.feed import RAW, VIOLATED
-from pipelines.streaming.sources.source import Opening
+from pipelines.streaming.sources.source import SourceContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,31 +45,31 @@ class Query:
     ingest: "Callable[..., DataFrame] | None" = None
 
 
-def build(stream: "Stream", opening: Opening, generation: int) -> Query:
+def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
     """Opens the sources and applies the function and the expectations.
 
     Raises:
         TerminalError: the function does not return a DataFrame, or a feed's function is stateful.
         Exception: what Spark says about the function.
     """
-    inputs = {name: source.open(opening, name) for name, source in stream.sources.items()}
-    places = {str(opening.places.lake.root): "<lake>"}
+    inputs = {name: source.open(context, name) for name, source in stream.sources.items()}
+    target = {str(context.target.lake.root): "<lake>"}
     if stream.feed is None:
         output = _checked(stream(*inputs.values()))
         rows = observed(output, stream.expect)
         return Query(
-            rows=rows, output=output.schema, fingerprint=fingerprint(stream, plan_text(rows, places))
+            rows=rows, output=output.schema, fingerprint=fingerprint(stream, plan_text(rows, target))
         )
     records = next(iter(inputs.values()))
     output = _checked(stream(records.drop(RAW, VIOLATED)))
-    text = plan_text(output, places)
-    before = len(_STATEFUL.findall(plan_text(records, places)))
+    text = plan_text(output, target)
+    before = len(_STATEFUL.findall(plan_text(records, target)))
     operators = _STATEFUL.findall(text)
     if len(operators) > before:
         raise TerminalError(
             f"the function uses the stateful operation {operators[0]!r} on a feed, whose records are "
             "quarantined batch by batch: it would see one batch at a time.",
-            mend="Ingest the feed with a stateless function, and do this in a stream that reads its table.",
+            fix="Ingest the feed with a stateless function, and do this in a stream that reads its table.",
         )
     # The quarantine needs the raw record, so it comes before the function, and the function runs per batch.
     with_batch = output.withColumn(BATCH, batch_column(generation, 0))
@@ -93,7 +93,7 @@ def fingerprint(stream: "Stream", plan: str) -> str:
 def _checked(output: object) -> "DataFrame":
     if not hasattr(output, "writeStream"):
         raise TerminalError(
-            f"the function returned {type(output).__name__}, not a DataFrame.", mend="Return a DataFrame."
+            f"the function returned {type(output).__name__}, not a DataFrame.", fix="Return a DataFrame."
         )
     return output  # type: ignore[return-value]
 

@@ -39,11 +39,11 @@ def read_pins(control: Path) -> Pins | None:
 
 def write_pins(control: Path, pins: Pins) -> None:
     """Writes the pins of this run down, atomically."""
-    beside = control / f"pins.{os.getpid()}.tmp"
-    beside.write_text(
+    temporary = control / f"pins.{os.getpid()}.tmp"
+    temporary.write_text(
         json.dumps({"first_batch": pins.first_batch, "versions": pins.versions}), encoding="utf-8"
     )
-    beside.replace(control / "pins.json")
+    temporary.replace(control / "pins.json")
 
 
 def schedule_no_data_batch(checkpoint: Path, tail: Tail, control: Path) -> int:
@@ -66,10 +66,10 @@ def schedule_no_data_batch(checkpoint: Path, tail: Tail, control: Path) -> int:
     copies = control / COPIES
     copies.mkdir(parents=True, exist_ok=True)
     (copies / f"{checkpoint.name}-offsets-{last + 1}").write_text(text, encoding="utf-8")
-    beside = checkpoint / "offsets" / f".{last + 1}.tidemill.tmp"
-    beside.write_text(text, encoding="utf-8")
+    temporary = checkpoint / "offsets" / f".{last + 1}.tidemill.tmp"
+    temporary.write_text(text, encoding="utf-8")
     try:
-        os.link(beside, checkpoint / "offsets" / str(last + 1))  # fails where the entry exists
+        os.link(temporary, checkpoint / "offsets" / str(last + 1))  # fails where the entry exists
     finally:
-        beside.unlink()
+        temporary.unlink()
     return last + 1

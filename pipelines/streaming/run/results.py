@@ -37,7 +37,7 @@ class BatchRecord:
         started_at: ISO-8601 UTC.
         milliseconds: By phase, in Spark's words (`addBatch`, `walCommit`, ...), `triggerExecution` in total.
         rows_read: Input rows.
-        rows_written: Rows of the main target's commit.
+        rows_written: Rows of the main table's commit.
         rows_quarantined: Records that went to quarantine.
         rows_dropped: Rows left out by expectations.
         violations: Violations by expectation.
@@ -48,7 +48,7 @@ class BatchRecord:
         newest_event_ms: The newest event time in the batch.
         state_rows: Rows in state after the batch.
         state_bytes: Memory of the state after the batch.
-        delta_version: The main target's version that holds the batch.
+        delta_version: The main table's version that holds the batch.
         static_versions: The Delta version of each static reading.
         reconstructed: Whether it was written by a later run, from the checkpoint and the Delta log.
     """

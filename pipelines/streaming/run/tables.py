@@ -37,13 +37,13 @@ def prepare(spark: "SparkSession", sink: Sink, place: Path, output: "StructType"
         raise TerminalError(
             f"the table {place} has the property {_EXPIRY}: it would forget which batches it has, and a repeat "
             "would be counted twice.",
-            mend=f"ALTER TABLE delta.{quoted(str(place))} UNSET TBLPROPERTIES ('{_EXPIRY}')",
+            fix=f"ALTER TABLE delta.{quoted(str(place))} UNSET TBLPROPERTIES ('{_EXPIRY}')",
         )
     new = new_columns(StructType.fromJson(json.loads(table.schema().to_json())), wanted, place)
     if new and not getattr(sink, "merge_schema", True):
         raise SchemaChangeError(
             f"the output has the new column {new[0].name!r}, and the sink says merge_schema=False.",
-            mend="Drop the column in the function, or set merge_schema=True.",
+            fix="Drop the column in the function, or set merge_schema=True.",
         )
     if new:
         spark.sql(f"ALTER TABLE delta.{quoted(str(place))} ADD COLUMNS ({', '.join(map(_column, new))})")
@@ -61,13 +61,13 @@ def new_columns(table: "StructType", output: "StructType", place: Path) -> "list
         if found is None:
             raise SchemaChangeError(
                 f"the output no longer has the column {field.name!r} of the table {place.name}.",
-                mend=f"Keep it in the function, for example as lit(None).cast('{field.dataType.simpleString()}').",
+                fix=f"Keep it in the function, for example as lit(None).cast('{field.dataType.simpleString()}').",
             )
         if found.dataType.simpleString() != field.dataType.simpleString():
             raise SchemaChangeError(
                 f"the column {field.name!r} is {found.dataType.simpleString()} in the output and "
                 f"{field.dataType.simpleString()} in the table {place.name}.",
-                mend=f"Cast it to {field.dataType.simpleString()} in the function, or give the new column "
+                fix=f"Cast it to {field.dataType.simpleString()} in the function, or give the new column "
                 "another name.",
             )
     return list(types.values())

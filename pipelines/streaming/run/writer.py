@@ -1,12 +1,12 @@
 """One micro-batch into its tables, exactly once: the foreachBatch function.
 
 The steps, in order:
-1. A batch that the main target has is executed and writes nothing: its plan must run, because the
+1. A batch that the main table has is executed and writes nothing: its plan must run, because the
    watermark and the state come from running it.
 2. A feed's records are computed once; those that break a rule go to the quarantine table. In a repeat they
    replace what the earlier attempt put there.
 3. The other targets are written, in the order they are declared.
-4. The main target commits. That is the commit point of the batch.
+4. The main table commits. That is the commit point of the batch.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import read_tail
 from pipelines.streaming.errors import CheckpointError
 from pipelines.streaming.expectations import Expect, counts, kept
-from pipelines.streaming.lake import MAIN, Lake
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.run.faults import reach
-from pipelines.streaming.run.lease import assert_highest
+from pipelines.streaming.records.lake import MAIN, Lake
+from pipelines.streaming.records.lease import assert_highest
+from pipelines.streaming.run.faults import pause_point
 from pipelines.streaming.sinks import Sink
-from pipelines.streaming.sinks.sink import BatchNote, Transaction
+from pipelines.streaming.sinks.sink import CommitMetadata, Transaction
 from pipelines.streaming.sources.delta import BATCH
 from pipelines.streaming.sources.feed import ORIGIN, RAW, VIOLATED
 
@@ -61,7 +61,7 @@ class BatchWriter:
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         """Writes one micro-batch."""
-        reach("before-batch", self.stream)
+        pause_point("before-batch", self.stream)
         query_id = read_tail(self.lake.checkpoint(self.stream, self.generation)).query_id
         if query_id is None:  # Spark has written it before the first batch
             raise CheckpointError("its checkpoint has no metadata file.", stream=self.stream)
@@ -93,7 +93,7 @@ class BatchWriter:
         refused = records.where(F.size(VIOLATED) > 0)
         quarantined = refused.count()
         self._quarantine(refused, quarantined, Transaction(f"{query_id}/quarantine", batch_id))
-        reach("after-quarantine", self.stream)
+        pause_point("after-quarantine", self.stream)
         accepted = records.where(F.size(VIOLATED) == 0).drop(RAW, VIOLATED)
         output = self.ingest(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))  # type: ignore[misc]
         counted: dict[str, Any] = {"rows_quarantined": quarantined}
@@ -130,7 +130,7 @@ class BatchWriter:
         writer.save(str(place))
 
     def _write(self, output: "DataFrame", query_id: str, batch_id: int, counted: dict[str, Any]) -> None:
-        note = BatchNote(
+        note = CommitMetadata(
             batch_id=batch_id,
             fingerprint=self.fingerprint,
             static_versions=self.static_versions,
@@ -141,8 +141,8 @@ class BatchWriter:
             app_id = query_id if sink.name == MAIN else f"{query_id}/{sink.name}"
             sink.write(output, self.lake.table(self.stream, sink.name), Transaction(app_id, batch_id), note)
             if sink is not self.sinks[-1]:
-                reach("between-targets", self.stream)
-        reach("after-target", self.stream)
+                pause_point("between-sinks", self.stream)
+        pause_point("after-sink", self.stream)
 
     def _check_lease(self) -> None:
         assert_highest(self.lake.control(self.stream) / "lease", self.stream, self.epoch)

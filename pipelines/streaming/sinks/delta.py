@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.names import quoted
-from pipelines.streaming.sinks.sink import BatchNote, Sink, Transaction
+from pipelines.streaming.sinks.sink import CommitMetadata, Sink, Transaction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ class DeltaAppend(Sink):
         """Partitioned or clustered, as declared."""
         return layout(self.partition_by, self.cluster_by)
 
-    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: BatchNote) -> None:
+    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: CommitMetadata) -> None:
         """Appended in one commit, which Delta skips where the table has the transaction already."""
         (
             rows.write.format("delta")

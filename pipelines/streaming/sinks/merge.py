@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from pipelines.streaming.errors import DefinitionError, TerminalError
 from pipelines.streaming.names import quoted
 from pipelines.streaming.sinks.delta import column_names, layout
-from pipelines.streaming.sinks.sink import BatchNote, Sink, Transaction, run_in_transaction
+from pipelines.streaming.sinks.sink import CommitMetadata, Sink, Transaction, run_in_transaction
 from pipelines.streaming.sources.delta import DELETED
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class DeltaMerge(Sink):
         if missing := [column for column in needed if column not in by_name]:
             raise TerminalError(
                 f"The merge needs the column {missing[0]!r}, and the output has {sorted(by_name)}.",
-                mend="Add the column to what the function returns, or correct keys=, sequence_by= or valid_by=.",
+                fix="Add the column to what the function returns, or correct keys=, sequence_by= or valid_by=.",
             )
         if self.scd_type == 2:  # noqa: PLR2004 - the field's own word
             validity = by_name[self.valid_by or self.sequence_by].dataType
@@ -92,7 +92,7 @@ class DeltaMerge(Sink):
         """Clustered, and with the change data feed on: the only way to stream a merge table."""
         return f"{layout((), self.cluster_by)} TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
 
-    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: BatchNote) -> None:
+    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: CommitMetadata) -> None:
         """Merged in one commit, which Delta skips where the table has the transaction already."""
         spark = rows.sparkSession
         changes = self._changes(rows)

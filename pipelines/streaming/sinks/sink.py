@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from pipelines.streaming.lake import MAIN
 from pipelines.streaming.names import valid_rule_name
+from pipelines.streaming.records.lake import MAIN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchNote:
+class CommitMetadata:
     """What a commit says about the micro-batch that made it, as Delta's `userMetadata`.
 
     Attributes:
@@ -46,7 +46,7 @@ class Transaction:
     """The identity of one write: Delta skips a write whose (app id, version) a table already has.
 
     Attributes:
-        app_id: The query id for the main target, `<query id>/<target>` for others.
+        app_id: The query id for the main table, `<query id>/<target>` for others.
         version: The batch id.
     """
 
@@ -82,12 +82,12 @@ class Sink(ABC):
         """The clauses of CREATE TABLE after `USING delta`: layout and table properties."""
 
     @abstractmethod
-    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: BatchNote) -> None:
+    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: CommitMetadata) -> None:
         """One micro-batch into the table, in one Delta transaction."""
 
 
 def run_in_transaction(
-    spark: "SparkSession", statement: str, transaction: Transaction, note: BatchNote
+    spark: "SparkSession", statement: str, transaction: Transaction, note: CommitMetadata
 ) -> None:
     """One SQL statement that commits the transaction's identity with its change.
 

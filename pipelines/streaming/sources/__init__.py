@@ -3,14 +3,13 @@
 from pipelines.streaming.sources.delta import DeltaSource, StreamReading
 from pipelines.streaming.sources.feed import Feed, Parser, from_csv, from_json, raw
 from pipelines.streaming.sources.files import FileSource
-from pipelines.streaming.sources.kafka import KafkaCluster, KafkaSource
+from pipelines.streaming.sources.kafka import KafkaSource
 from pipelines.streaming.sources.source import Source, Watermark
 
 __all__ = [
     "DeltaSource",
     "Feed",
     "FileSource",
-    "KafkaCluster",
     "KafkaSource",
     "Parser",
     "Source",

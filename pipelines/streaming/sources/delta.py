@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.sources.source import Opening, Source, positive
+from pipelines.streaming.sources.source import Source, SourceContext, positive
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,11 +54,11 @@ class DeltaSource(Source):
         """The table and how it is read."""
         return f"Delta table {self.path} ({self.mode})"
 
-    def load(self, opening: Opening, name: str) -> "DataFrame":
+    def load(self, context: SourceContext, name: str) -> "DataFrame":
         """The table's rows, new ones only where it streams."""
         if self.mode == "static":
-            return snapshot(opening, self.path, opening.pins[name])
-        reader = opening.spark.readStream.name(name).format("delta").options(**self.options)
+            return snapshot(context, self.path, context.pins[name])
+        reader = context.spark.readStream.name(name).format("delta").options(**self.options)
         if self.mode == "changes":
             reader = reader.option("readChangeFeed", "true")
         if self.max_files_per_batch:
@@ -81,7 +81,7 @@ class StreamReading(Source):
 
     stream: StreamName
     mode: ReadingMode
-    merged: bool
+    is_merge: bool
 
     @property
     def streaming(self) -> bool:
@@ -97,22 +97,22 @@ class StreamReading(Source):
         """The table and how it is read."""
         return f"{self.stream} ({self.mode})"
 
-    def load(self, opening: Opening, name: str) -> "DataFrame":
+    def load(self, context: SourceContext, name: str) -> "DataFrame":
         """The table's rows; tombstones are never seen: in the change feed they are deletes."""
-        table = opening.places.lake.table(self.stream)
+        table = context.target.lake.table(self.stream)
         if self.mode == "static":
-            rows = snapshot(opening, str(table), opening.pins[name])
-            if self.merged:
+            rows = snapshot(context, str(table), context.pins[name])
+            if self.is_merge:
                 rows = rows.where(f"NOT {DELETED}")
         else:
-            reader = opening.spark.readStream.name(name).format("delta")
+            reader = context.spark.readStream.name(name).format("delta")
             if _has_first_commit(table):
                 # From the first commit on: an initial snapshot would come in the order of its files, and a
                 # watermark would drop what comes too late in it.
                 reader = reader.option("startingVersion", "0")
             if self.mode == "changes":
                 rows = reader.option("readChangeFeed", "true").load(str(table))
-                if self.merged:
+                if self.is_merge:
                     rows = _without_tombstones(rows)
             else:
                 # What removed or changed rows is judged by the guard before the run (run/guard.py).
@@ -120,9 +120,9 @@ class StreamReading(Source):
         return rows.drop(*BOOKKEEPING, DELETED)
 
 
-def snapshot(opening: Opening, path: str, version: int) -> "DataFrame":
+def snapshot(context: SourceContext, path: str, version: int) -> "DataFrame":
     """A table as of one version."""
-    return opening.spark.read.format("delta").option("versionAsOf", str(version)).load(path)
+    return context.spark.read.format("delta").option("versionAsOf", str(version)).load(path)
 
 
 def _has_first_commit(table: "Path") -> bool:

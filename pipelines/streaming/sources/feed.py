@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.names import valid_feed_name, valid_rule_name
 from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH, limited
-from pipelines.streaming.sources.kafka import KafkaCluster
-from pipelines.streaming.sources.source import Opening, Source, positive
+from pipelines.streaming.sources.source import Source, SourceContext, positive
+from pipelines.streaming.target import FolderBinding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -24,30 +23,6 @@ _CORRUPT = "_corrupt_record"
 _ORIGIN_TYPE = (
     "struct<file:string, topic:string, partition:int, offset:bigint, timestamp:timestamp, key:string>"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FolderBinding:
-    """A feed that is a folder of text files, one record a line."""
-
-    path: Path
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicBinding:
-    """A feed that is a Kafka topic, one record a message value."""
-
-    cluster: KafkaCluster
-    topic: str
-
-    def __str__(self) -> str:
-        return f"kafka://{self.cluster.bootstrap}/{self.topic}"
-
-
-Binding = FolderBinding | TopicBinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +126,13 @@ class Feed(Source):
         """The feed's name."""
         return f"feed {self.name}"
 
-    def load(self, opening: Opening, name: str) -> "DataFrame":
+    def load(self, context: SourceContext, name: str) -> "DataFrame":
         """Parsed columns, `_origin`, `_raw` and `_violated` (the names of the rules that the record breaks)."""
         from pyspark.sql import functions as F
 
         from pipelines.streaming.expectations import violated
 
-        records = self._records(opening, name)
+        records = self._records(context, name)
         if self.value.format == "raw":
             columns, unparsable = [F.col(RAW).alias("value")], F.lit(False)
         else:
@@ -172,12 +147,12 @@ class Feed(Source):
         ]
         return parsed.withColumn(VIOLATED, F.array_compact(F.array(*broken))).drop(UNPARSABLE)
 
-    def _records(self, opening: Opening, name: str) -> "DataFrame":
+    def _records(self, context: SourceContext, name: str) -> "DataFrame":
         """One row a record: `_raw`, the text or NULL, and `_origin`."""
         from pyspark.sql import functions as F
 
-        binding = opening.places.binding(self.name)
-        reader = opening.spark.readStream.name(name)
+        binding = context.target.binding(self.name)
+        reader = context.spark.readStream.name(name)
         if isinstance(binding, FolderBinding):
             lines = limited(reader.format("text"), self.max_files_per_batch).load(str(binding.path))
             origin = F.struct(

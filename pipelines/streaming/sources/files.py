@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pipelines.streaming.errors import DefinitionError
-from pipelines.streaming.sources.source import Opening, Source, positive
+from pipelines.streaming.sources.source import Source, SourceContext, positive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,9 +65,9 @@ class FileSource(Source):
         """The format and the folder."""
         return f"{self.format} files in {self.path}"
 
-    def load(self, opening: Opening, name: str) -> "DataFrame":
+    def load(self, context: SourceContext, name: str) -> "DataFrame":
         """A streaming DataFrame of the files' rows."""
-        reader = opening.spark.readStream.name(name).format(self.format)
+        reader = context.spark.readStream.name(name).format(self.format)
         if self.schema is not None:
             reader = reader.schema(self.schema)
         return limited(reader, self.max_files_per_batch).options(**self.options).load(self.path)

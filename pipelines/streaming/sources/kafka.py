@@ -1,4 +1,4 @@
-"""Kafka topics as a source, and how to reach a cluster from Spark and from Python alike."""
+"""Kafka topics as a source."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.errors import DefinitionError
-from pipelines.streaming.sources.source import Opening, Source, positive
+from pipelines.streaming.sources.source import Source, SourceContext, positive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,65 +18,6 @@ _OURS = {
     "startingoffsets": "starting_offsets=",
     "maxoffsetspertrigger": "max_offsets_per_batch=",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaCluster:
-    """How to reach a Kafka cluster: the target's words, for Spark's client and librdkafka.
-
-    Attributes:
-        bootstrap: Comma-separated `host:port`.
-        security_protocol: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`.
-        sasl_mechanism: `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512` with a SASL protocol.
-        username: The SASL user.
-        password: The SASL password; never shown.
-        ca_file: A PEM file of the authorities to trust, with an SSL protocol.
-    """
-
-    bootstrap: str
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-
-    def spark_options(self) -> dict[str, str]:
-        """Options of Spark's Kafka source (Kafka guide, "Kafka Specific Configurations")."""
-        options = {
-            "kafka.bootstrap.servers": self.bootstrap,
-            "kafka.security.protocol": self.security_protocol,
-            # Spark waits a minute for a broker that is gone; the backlog check has just reached it.
-            "kafka.default.api.timeout.ms": "20000",
-            "kafka.request.timeout.ms": "15000",
-        }
-        if self.sasl_mechanism:
-            module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
-            user, password = (_jaas_quoted(part or "") for part in (self.username, self.password))
-            options["kafka.sasl.mechanism"] = self.sasl_mechanism
-            options["kafka.sasl.jaas.config"] = (
-                f"org.apache.kafka.common.security.{module} required username={user} password={password};"
-            )
-        if self.ca_file:
-            options["kafka.ssl.truststore.type"] = "PEM"
-            options["kafka.ssl.truststore.location"] = self.ca_file
-        return options
-
-    def client_config(self) -> dict[str, str]:
-        """Configuration of librdkafka, which counts what waits without a JVM."""
-        config = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
-        if self.sasl_mechanism:
-            config |= {
-                "sasl.mechanism": self.sasl_mechanism,
-                "sasl.username": self.username or "",
-                "sasl.password": self.password or "",
-            }
-        if self.ca_file:
-            config["ssl.ca.location"] = self.ca_file
-        return config
-
-
-def _jaas_quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,12 +64,12 @@ class KafkaSource(Source):
         what = ", ".join(self.subscribe) or self.subscribe_pattern or ", ".join(self.assign)
         return f"Kafka {what} on {self.cluster}"
 
-    def load(self, opening: Opening, name: str) -> "DataFrame":
+    def load(self, context: SourceContext, name: str) -> "DataFrame":
         """A streaming DataFrame of Kafka's columns (Spark's Kafka guide, "Reading Data from Kafka")."""
         reader = (
-            opening.spark.readStream.name(name)
+            context.spark.readStream.name(name)
             .format("kafka")
-            .options(**opening.places.cluster(self.cluster).spark_options(), **self.options)
+            .options(**context.target.cluster(self.cluster).spark_options(), **self.options)
             .option("startingOffsets", self._starting_offsets())
             .option("includeHeaders", str(self.include_headers).lower())
         )

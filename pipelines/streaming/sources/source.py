@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from pipelines.streaming.durations import duration, interval
 from pipelines.streaming.errors import DefinitionError
@@ -12,10 +12,8 @@ from pipelines.streaming.errors import DefinitionError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.streaming.lake import Lake
     from pipelines.streaming.names import StreamName
-    from pipelines.streaming.sources.feed import Binding
-    from pipelines.streaming.sources.kafka import KafkaCluster
+    from pipelines.streaming.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +29,18 @@ class Watermark:
     delay: timedelta
 
 
-class Places(Protocol):
-    """Where a target has what streams name only logically."""
-
-    @property
-    def lake(self) -> "Lake":
-        """Where tables and checkpoints are."""
-
-    def binding(self, feed: str) -> "Binding":
-        """The folder or topic that a feed is bound to."""
-
-    def cluster(self, name: str) -> "KafkaCluster":
-        """The Kafka cluster of that name."""
-
-
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SourceContext:
     """What a source needs to open itself for one run of one stream.
 
     Attributes:
         spark: The session of the stream.
-        places: The target's lake, bindings and clusters.
+        target: The target's lake, bindings and clusters.
         pins: The Delta version of each static reading, by source name.
     """
 
     spark: "SparkSession"
-    places: Places
+    target: "Target"
     pins: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -110,17 +94,17 @@ class Source(ABC):
         """It in a few words, for messages and lineage."""
 
     @abstractmethod
-    def load(self, opening: Opening, name: str) -> "DataFrame":
+    def load(self, context: SourceContext, name: str) -> "DataFrame":
         """It as a DataFrame, without its watermark.
 
         Args:
-            opening: What this run opens it with.
+            context: What this run opens it with.
             name: Its name in the checkpoint.
         """
 
-    def open(self, opening: Opening, name: str) -> "DataFrame":
+    def open(self, context: SourceContext, name: str) -> "DataFrame":
         """It as a DataFrame, with its watermark."""
-        rows = self.load(opening, name)
+        rows = self.load(context, name)
         if self.watermark is None:
             return rows
         return rows.withWatermark(self.watermark.column, interval(self.watermark.delay))

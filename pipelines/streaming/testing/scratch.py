@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.errors import ConfigurationError
-from pipelines.streaming.lake import Lake
-from pipelines.streaming.run.graph import Run
-from pipelines.streaming.sources import Feed, KafkaCluster
+from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.run.pipeline_run import PipelineRun
+from pipelines.streaming.sources import Feed
 from pipelines.streaming.sources.delta import BOOKKEEPING, DELETED
-from pipelines.streaming.sources.feed import Binding, FolderBinding
+from pipelines.streaming.target import Binding, KafkaCluster, Target
 
 if TYPE_CHECKING:
     from pipelines.streaming.names import StreamName
-    from pipelines.streaming.run.execution import Sessions
     from pipelines.streaming.run.results import StreamResult
+    from pipelines.streaming.run.stream_run import Engine
     from pipelines.streaming.stream import Stream
 
 Records = Sequence[Mapping[str, Any] | str]
@@ -40,36 +39,29 @@ class Scratch:
     Attributes:
         lake: The lake.
         landing: Every feed is the folder of its name in here.
-        sessions: Where Spark sessions come from.
+        engine: Where Spark engine come from.
         bindings: Feeds that are elsewhere, such as in a topic.
         clusters: Kafka clusters by name.
     """
 
     lake: Lake
     landing: Path
-    sessions: "Sessions"
+    engine: "Engine"
     bindings: dict[str, Binding] = field(default_factory=dict)
     clusters: dict[str, KafkaCluster] = field(default_factory=dict)
     _files: Any = field(default_factory=lambda: count(1))
     _runs: Any = field(default_factory=lambda: count(1))
 
-    def binding(self, feed: str) -> Binding:
-        """The folder of a feed, which is made here."""
-        if feed in self.bindings:
-            return self.bindings[feed]
-        folder = self.landing / feed
-        folder.mkdir(parents=True, exist_ok=True)
-        return FolderBinding(folder)
-
-    def cluster(self, name: str) -> KafkaCluster:
-        """The Kafka cluster of that name.
-
-        Raises:
-            ConfigurationError: the test did not give one.
-        """
-        if name not in self.clusters:
-            raise ConfigurationError(f"the test has no Kafka cluster {name!r}.")
-        return self.clusters[name]
+    @property
+    def target(self) -> Target:
+        """The target of the runs."""
+        return Target(
+            name="scratch",
+            lake=self.lake,
+            clusters=self.clusters,
+            feeds=self.bindings,
+            default_binding=self.landing,
+        )
 
     def run(
         self, stream: "Stream", runs: Sequence[Records | Mapping[str, Records]] = ()
@@ -99,12 +91,15 @@ class Scratch:
 
     def run_all(self, streams: "Iterable[Stream]") -> "list[StreamResult]":
         """One run of several streams; errors are in the results."""
-        return list(self.start(streams).results())
+        return list(self.start(streams).iter_results())
 
-    def start(self, streams: "Iterable[Stream]") -> Run:
+    def start(self, streams: "Iterable[Stream]") -> PipelineRun:
         """A run of several streams that the test iterates over itself."""
-        return Run(
-            list(streams), places=self, sessions=self.sessions, run_id=f"run-{os.getpid()}-{next(self._runs)}"
+        for stream in (streams := list(streams)):
+            if stream.feed is not None:
+                (self.landing / stream.feed.name).mkdir(parents=True, exist_ok=True)
+        return PipelineRun(
+            streams, target=self.target, engine=self.engine, run_id=f"run-{os.getpid()}-{next(self._runs)}"
         )
 
     def arrive(self, stream: "Stream", source: str, records: Records) -> None:
@@ -116,7 +111,7 @@ class Scratch:
             self.drop_file(reading.name, records)
         elif reading.upstream is not None:
             rows: list[Any] = [dict(record) for record in records if isinstance(record, Mapping)]
-            frame = self.sessions.new().createDataFrame(rows)
+            frame = self.engine.new().createDataFrame(rows)
             frame.write.format("delta").mode("append").save(str(self.lake.table(reading.upstream)))
         else:
             raise TypeError(f"the kit fills feeds and tables of other streams, not {reading.describe()}")
@@ -128,11 +123,11 @@ class Scratch:
         number = next(self._files)
         place = folder / f"{number:06d}.json"
         lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
-        beside = folder / f".{place.name}"
-        beside.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        temporary = folder / f".{place.name}"
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
         # The file source reads in the order of modification times: the order in which files were dropped.
-        os.utime(beside, (1_700_000_000 + number, 1_700_000_000 + number))
-        beside.replace(place)
+        os.utime(temporary, (1_700_000_000 + number, 1_700_000_000 + number))
+        temporary.replace(place)
         return place
 
     def rows(self, stream: "Stream", *columns: str) -> Counter[tuple[Any, ...]]:

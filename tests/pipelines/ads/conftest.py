@@ -9,13 +9,13 @@ from pipelines.streaming import QueryOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.streaming.run.execution import Sessions
+    from pipelines.streaming.run.stream_run import Engine
 
 
 @pytest.fixture
-def spark(sessions: "Sessions") -> "SparkSession":
+def spark(engine: "Engine") -> "SparkSession":
     """A session of its own with the confs that runs have."""
-    session = sessions.new()
+    session = engine.new()
     for key, value in QueryOptions(state_store="hdfs").confs(default_partitions=2).items():
         session.conf.set(key, value)
     return session

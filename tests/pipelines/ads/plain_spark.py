@@ -18,8 +18,9 @@ from pyspark.sql.window import Window
 
 from pipelines import ads
 from pipelines.streaming import Stream
-from pipelines.streaming.sources.feed import ORIGIN, RAW, VIOLATED, FolderBinding
-from pipelines.streaming.sources.source import Opening
+from pipelines.streaming.sources.feed import ORIGIN, RAW, VIOLATED
+from pipelines.streaming.sources.source import SourceContext
+from pipelines.streaming.target import FolderBinding
 from tests.pipelines.ads.oracle import COLUMNS, Batch, Row, Table
 
 if TYPE_CHECKING:
@@ -89,9 +90,11 @@ class PlainSpark:
         return [json.loads(file.read_text().split("\n")[1])["batchWatermarkMs"] for file in files]
 
     def _ingest(self, stream: Stream) -> None:
-        places = SimpleNamespace(binding=lambda feed: FolderBinding(self.landing / feed))
+        target = SimpleNamespace(binding=lambda feed: FolderBinding(self.landing / feed))
         assert stream.feed is not None
-        self._append(stream(stream.feed.open(Opening(self.spark, places), "records")), stream.name.stream)
+        self._append(
+            stream(stream.feed.open(SourceContext(self.spark, target), "records")), stream.name.stream
+        )
 
     def _inputs(self, stream: Stream) -> "list[DataFrame]":
         inputs = []

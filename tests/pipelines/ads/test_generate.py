@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from orchestration.cli import demo_generate
 from pipelines.ads.generate import Amounts, FeedAmounts, Kind, Record, arrivals, generate, produce, topics
 from pipelines.streaming.errors import ConfigurationError, TransientError
-from resources.broker import Broker
+from resources.dev.broker import Broker
 from tests.pipelines.ads import oracle
 
 STREAMS = {feed: stream for stream, feed in oracle.FEED_OF.items()}
@@ -287,9 +287,9 @@ def test_the_command_prints_the_amounts_for_people(command, tmp_path):
     assert "--start 500" in result.stdout
 
 
-@pytest.mark.parametrize("places", [[], ["--out", "here", "--kafka", "localhost:9092"]])
-def test_the_command_wants_one_place(command, places):
-    result = CliRunner().invoke(command, places)
+@pytest.mark.parametrize("target", [[], ["--out", "here", "--kafka", "localhost:9092"]])
+def test_the_command_wants_one_place(command, target):
+    result = CliRunner().invoke(command, target)
 
     assert isinstance(result.exception, ConfigurationError)
     assert "one of the two" in str(result.exception)

@@ -12,8 +12,7 @@ import pytest
 from pipelines.ads import ads
 from pipelines.ads.generate import generate, produce
 from pipelines.streaming.checkpoint import read_offset
-from pipelines.streaming.sources import KafkaCluster
-from pipelines.streaming.sources.feed import TopicBinding
+from pipelines.streaming.target import KafkaCluster, TopicBinding
 from tests.pipelines.ads import oracle
 
 if TYPE_CHECKING:

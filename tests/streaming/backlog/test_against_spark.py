@@ -10,39 +10,30 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.streaming.backlog import backlog_of
 from pipelines.streaming.checkpoint import file_source_paths, read_tail
 from pipelines.streaming.errors import TerminalError
-from pipelines.streaming.lake import Lake
-from pipelines.streaming.sources import DeltaSource, FileSource, KafkaCluster, KafkaSource, Source
-from pipelines.streaming.sources.source import Opening
+from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.sources import DeltaSource, FileSource, KafkaSource, Source
+from pipelines.streaming.sources.source import SourceContext
+from pipelines.streaming.target import KafkaCluster, Target
 
 
-class Places:
+def target(root: Path, bootstrap: str = "") -> Target:
     """A target of one cluster."""
-
-    def __init__(self, root: Path, bootstrap: str = "") -> None:
-        self.lake = Lake(root)
-        self._cluster = KafkaCluster(bootstrap=bootstrap)
-
-    def binding(self, feed):
-        raise NotImplementedError(feed)
-
-    def cluster(self, name):
-        assert name == "default"
-        return self._cluster
+    return Target(name="t", lake=Lake(root), clusters={"default": KafkaCluster(bootstrap=bootstrap)})
 
 
 class Reader:
     """A stream that reads a source to its end and writes nothing."""
 
-    def __init__(self, sessions, source: Source, places: Places) -> None:
-        self.spark = sessions.new()
-        self.source, self.places = source, places
-        self.checkpoint = places.lake.root / "checkpoint"
+    def __init__(self, engine, source: Source, target: Target) -> None:
+        self.spark = engine.new()
+        self.source, self.target = source, target
+        self.checkpoint = target.lake.root / "checkpoint"
         for key in ("queryEvolution.enableSourceEvolution", "offsetLog.formatVersion"):
             self.spark.conf.set(f"spark.sql.streaming.{key}", "true" if key.startswith("query") else "2")
 
     def run(self) -> int:
         """One available-now run; gives the rows that it read."""
-        rows = self.source.open(Opening(self.spark, self.places), "rows")
+        rows = self.source.open(SourceContext(self.spark, self.target), "rows")
         query = (
             rows.writeStream.format("noop")
             .option("checkpointLocation", str(self.checkpoint))
@@ -63,7 +54,7 @@ class Reader:
             None if offsets is None else offsets.source("rows"),
             checkpoint=self.checkpoint,
             name="rows",
-            places=self.places,
+            target=self.target,
         ).count
 
 
@@ -88,9 +79,9 @@ def folder(place: Path, *names: str) -> Path:
         (["x/day=1/a"], "x/day=2/new", {}),
     ],
 )
-def test_files(sessions, tmp_path, names, new, options):
+def test_files(engine, tmp_path, names, new, options):
     landing = folder(tmp_path / "in", *names)
-    reader = Reader(sessions, FileSource(path=str(landing), format="text", options=options), Places(tmp_path))
+    reader = Reader(engine, FileSource(path=str(landing), format="text", options=options), target(tmp_path))
 
     waited = reader.waiting()
     assert reader.run()
@@ -104,18 +95,18 @@ def test_files(sessions, tmp_path, names, new, options):
     assert reader.waiting() == 0
 
 
-def test_spark_reads_files_twice_beside_a_name_with_a_glob_character(sessions, tmp_path):
-    """Why such a name is refused. When this fails, Spark has mended it and the refusal can go."""
+def test_spark_reads_files_twice_beside_a_name_with_a_glob_character(engine, tmp_path):
+    """Why such a name is refused. When this fails, Spark has fixed it and the refusal can go."""
     landing = folder(tmp_path / "in", "a.json", "b.json", "c[1].json")
-    reader = Reader(sessions, FileSource(path=str(landing), format="text"), Places(tmp_path))
+    reader = Reader(engine, FileSource(path=str(landing), format="text"), target(tmp_path))
 
     with pytest.raises(TerminalError, match=r"c\[1\]\.json"):
         reader.waiting()
     assert reader.run() == 5
 
 
-def test_a_missing_folder_is_an_error_for_both(sessions, tmp_path):
-    reader = Reader(sessions, FileSource(path=str(tmp_path / "gone"), format="text"), Places(tmp_path))
+def test_a_missing_folder_is_an_error_for_both(engine, tmp_path):
+    reader = Reader(engine, FileSource(path=str(tmp_path / "gone"), format="text"), target(tmp_path))
 
     with pytest.raises(TerminalError):
         reader.waiting()
@@ -127,11 +118,11 @@ def write(table: Path, *values: int) -> None:
     write_deltalake(str(table), pa.table({"n": pa.array(values, pa.int64())}), mode="append")
 
 
-def test_delta(sessions, tmp_path):
+def test_delta(engine, tmp_path):
     orders = tmp_path / "orders"
     write(orders, 1, 2)
     write(orders, 3)
-    reader = Reader(sessions, DeltaSource(path=str(orders)), Places(tmp_path))
+    reader = Reader(engine, DeltaSource(path=str(orders)), target(tmp_path))
 
     assert reader.waiting() == 2
     assert reader.run() == 3
@@ -146,13 +137,13 @@ def test_delta(sessions, tmp_path):
     assert reader.waiting() == 0
 
 
-def test_delta_in_the_middle_of_a_version(sessions, tmp_path):
+def test_delta_in_the_middle_of_a_version(engine, tmp_path):
     orders = tmp_path / "orders"
     rows = pa.table({"n": pa.array(range(4), pa.int64()), "p": pa.array(["a", "b", "c", "d"])})
     write_deltalake(str(orders), rows.slice(0, 0), partition_by=["p"])
     write_deltalake(str(orders), rows, mode="append")
     source = DeltaSource(path=str(orders), max_files_per_batch=1, options={"startingVersion": "0"})
-    reader = Reader(sessions, source, Places(tmp_path))
+    reader = Reader(engine, source, target(tmp_path))
     assert reader.run() == 4
     assert reader.waiting() == 0
 
@@ -166,7 +157,7 @@ def test_delta_in_the_middle_of_a_version(sessions, tmp_path):
 
 
 @pytest.mark.kafka
-def test_kafka(sessions, broker, tmp_path):
+def test_kafka(engine, broker, tmp_path):
     broker.create_topic("backlog-against-spark", 2)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
 
@@ -177,7 +168,7 @@ def test_kafka(sessions, broker, tmp_path):
 
     send(5)
     source = KafkaSource(subscribe=("backlog-against-spark",))
-    reader = Reader(sessions, source, Places(tmp_path, broker.bootstrap))
+    reader = Reader(engine, source, target(tmp_path, broker.bootstrap))
 
     assert reader.waiting() == 5
     assert reader.run() == 5

@@ -16,8 +16,9 @@ from pipelines.streaming.backlog.cluster import Client
 from pipelines.streaming.backlog.kafka import waiting_messages
 from pipelines.streaming.checkpoint import SourceOffset
 from pipelines.streaming.errors import ConfigurationError, DataLossError, TerminalError, TransientError
-from pipelines.streaming.sources import KafkaCluster, KafkaSource
-from resources.broker import Broker, Credentials
+from pipelines.streaming.sources import KafkaSource
+from pipelines.streaming.target import KafkaCluster
+from resources.dev.broker import Broker, Credentials
 
 pytestmark = pytest.mark.kafka
 RIGHT = Credentials("reader", "correct-horse")

@@ -22,7 +22,7 @@ import typer
 from rich.progress import track
 
 from pipelines.streaming.checkpoint import verify
-from resources.broker import Broker
+from resources.dev.broker import Broker
 from tests.streaming.checkpoint import environments
 from tests.streaming.checkpoint.damage import Damage, damages
 
@@ -193,8 +193,8 @@ def main(
     """Damages checkpoints and writes what came of it."""
     into.mkdir(parents=True, exist_ok=True)
     chosen_cases = cases or (OLD_CASES if version == environments.OLD else CASES)
-    places = {case: into / f"{version}-{case}.jsonl" for case in chosen_cases}
-    left = {case: results for case, results in places.items() if not results.exists()}
+    target = {case: into / f"{version}-{case}.jsonl" for case in chosen_cases}
+    left = {case: results for case, results in target.items() if not results.exists()}
     with ExitStack() as stack:
         if "kafka" in left:
             broker = stack.enter_context(Broker())

@@ -29,7 +29,7 @@ class Damage:
 def damages(checkpoint: Path) -> Iterator[Damage]:
     """Everything that can be done to a checkpoint; the same ones in the same order each time.
 
-    Sums (`.NAME.crc`) move with their files where files change their places, as every copy does, and stay
+    Sums (`.NAME.crc`) move with their files where files change their target, as every copy does, and stay
     behind where a file is deleted or rewritten.
     """
     for place in sorted(checkpoint.rglob("*")):

@@ -217,12 +217,12 @@ def exceptions(results: Sequence[Result]) -> str:
     for reason in REASONS:
         found = [result for result in results if not result.agreed and reason.explains(result)]
         if found:
-            places = ", ".join(f"`{kind}`" for kind in sorted({kind_of(result.where) for result in found}))
+            target = ", ".join(f"`{kind}`" for kind in sorted({kind_of(result.where) for result in found}))
             kinds = ", ".join(
                 damage for damage in DAMAGES if any(damage == result.damage for result in found)
             )
             verdict = "an error" if found[0].errors else "no error"
-            rows.append([len(found), places, kinds, found[0].outcome, verdict, reason.why])
+            rows.append([len(found), target, kinds, found[0].outcome, verdict, reason.why])
     return table(["cases", "where", "damage", "Spark", "`verify`", "why"], rows)
 
 

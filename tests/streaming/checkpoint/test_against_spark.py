@@ -20,7 +20,7 @@ from pipelines.streaming.checkpoint import (
     verify,
 )
 from pipelines.streaming.checkpoint.schema_file import parse_schema
-from resources.broker import Broker
+from resources.dev.broker import Broker
 from tests.streaming.checkpoint import environments, handmade
 
 pytestmark = pytest.mark.timeout(1200)  # the first test makes the checkpoints

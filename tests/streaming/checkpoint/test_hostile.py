@@ -25,12 +25,12 @@ from pipelines.streaming.checkpoint import (
 from pipelines.streaming.checkpoint import document as documents
 from pipelines.streaming.checkpoint.checksums import matches
 from pipelines.streaming.checkpoint.commits import parse_commit
+from pipelines.streaming.checkpoint.describe import offset_in_words, time_in_words
 from pipelines.streaming.checkpoint.file_sums import crc32c, parse_file_sum
 from pipelines.streaming.checkpoint.lz4 import Lz4FormatError, check_framing, check_sums, plain_head
 from pipelines.streaming.checkpoint.offsets import parse_offsets
 from pipelines.streaming.checkpoint.operators import parse_operator
 from pipelines.streaming.checkpoint.schema_file import parse_schema
-from pipelines.streaming.checkpoint.words import offset_in_words, time_in_words
 from tests.streaming.checkpoint import handmade
 
 CASES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "campaign" else 200

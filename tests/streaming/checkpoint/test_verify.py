@@ -116,7 +116,7 @@ def test_an_error_where_the_next_start_fails_or_loses(tmp_path: Path, name: str)
         assert ("error", code, where) in codes(tmp_path, level)
         assert not verify(tmp_path, level=level).sound
     for finding in verify(tmp_path, level="full").findings:
-        assert finding.severity != "error" or finding.mend
+        assert finding.severity != "error" or finding.fix
 
 
 HARMLESS: dict[str, tuple[Callable[[Path], None], list[str]]] = {

@@ -1,4 +1,4 @@
-"""Spark sessions for runs: one JVM (or server) a process, one isolated session a stream."""
+"""Spark engine for runs: one JVM (or server) a process, one isolated session a stream."""
 
 import os
 import sys
@@ -76,8 +76,8 @@ def application_confs(settings: SparkSettings) -> dict[str, str]:
     }
 
 
-class Engine:
-    """Sessions of one target, started when the first one is asked for.
+class SparkEngine:
+    """Engine of one target, started when the first one is asked for.
 
     Args:
         settings: Where Spark runs.
@@ -87,7 +87,7 @@ class Engine:
         self.settings = settings
         self._root: SparkSession | None = None
         self._lock = Lock()
-        self._broken_off = False
+        self._start_aborted = False
         self._older: set[int] = set()
 
     def root(self) -> "SparkSession":
@@ -116,7 +116,7 @@ class Engine:
         """
         return self.settings.shuffle_partitions or max(2, min(8, os.cpu_count() or 2))
 
-    def break_off(self) -> None:
+    def abort_start(self) -> None:
         """Keeps Spark from starting, now and later; once it is there this does nothing.
 
         A query can be stopped; a JVM that is just starting cannot be asked, so it is killed. Nothing is lost:
@@ -124,7 +124,7 @@ class Engine:
         """
         if self._root is not None:
             return
-        self._broken_off = True
+        self._start_aborted = True
         for process in _spark_processes():
             if process.pid not in self._older:
                 with suppress(psutil.NoSuchProcess):
@@ -138,18 +138,18 @@ class Engine:
                 self._root = None
 
     def _first(self) -> "SparkSession":
-        if self._broken_off:
+        if self._start_aborted:
             raise CanceledError
         self._older = {process.pid for process in _spark_processes()}
         try:
             return self._connect() if self.settings.mode == "connect" else self._start()
         except Exception:
-            if self._broken_off:
+            if self._start_aborted:
                 raise CanceledError from None
             raise
 
     def _start(self) -> "SparkSession":
-        from resources.java import require_java
+        from resources.engine.java import require_java
 
         require_java()
         from pyspark.sql import SparkSession

@@ -20,19 +20,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import CheckpointFormatError, FileAbsentError, Tail, read_offset
 from pipelines.streaming.errors import CanceledError, TerminalError
-from pipelines.streaming.run import classic, ledger, query, repair, tables
-from pipelines.streaming.run.faults import reach
+from pipelines.streaming.records import ledger
+from pipelines.streaming.records.lease import Lease
+from pipelines.streaming.records.manifest import Manifest, read_manifest, write_manifest
+from pipelines.streaming.run import classic, query, repair, tables
+from pipelines.streaming.run.faults import pause_point
 from pipelines.streaming.run.guard import check_edges
-from pipelines.streaming.run.lease import Lease
-from pipelines.streaming.run.manifest import Manifest, read_manifest, write_manifest
 from pipelines.streaming.run.plan import Plan
 from pipelines.streaming.run.progress import record, wait
 from pipelines.streaming.run.results import BatchRecord, Outcome, StreamResult
 from pipelines.streaming.run.tail import tail_of
 from pipelines.streaming.run.writer import BatchWriter
-from pipelines.streaming.sinks.sink import BatchNote
+from pipelines.streaming.sinks.sink import CommitMetadata
 from pipelines.streaming.sources import DeltaSource, StreamReading
-from pipelines.streaming.sources.source import Opening, Places
+from pipelines.streaming.sources.source import SourceContext
+from pipelines.streaming.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from pipelines.streaming.stream import Stream
 
 
-class Sessions(Protocol):
+class Engine(Protocol):
     """Where sessions come from; the first one may start a JVM."""
 
     def new(self) -> "SparkSession":
@@ -49,26 +51,26 @@ class Sessions(Protocol):
     def default_partitions(self) -> int:
         """Shuffle partitions of a query that does not say."""
 
-    def break_off(self) -> None:
+    def abort_start(self) -> None:
         """Keeps Spark from starting, now and later; once it is there this does nothing."""
 
 
 @dataclass(slots=True)
-class Execution:
+class StreamRun:
     """One run of one stream whose lease is held.
 
     Attributes:
         plan: What is to be done.
-        places: The target.
-        sessions: Where the session comes from.
+        target: The target.
+        engine: Where the session comes from.
         run_id: The run.
         lease: The held lease.
         canceled: Set when the run is asked to stop.
     """
 
     plan: Plan
-    places: Places
-    sessions: Sessions
+    target: Target
+    engine: Engine
     run_id: str
     lease: Lease
     canceled: Event
@@ -83,7 +85,7 @@ class Execution:
 
     @property
     def _table(self) -> "Path":
-        return self.places.lake.table(self.stream.name)
+        return self.target.lake.table(self.stream.name)
 
     @property
     def _generation(self) -> int:
@@ -97,7 +99,7 @@ class Execution:
             Exception: what Spark says.
         """
         started = time.monotonic()
-        lake, name = self.places.lake, self.stream.name
+        lake, name = self.target.lake, self.stream.name
         self._manifest = read_manifest(lake, name) or self.plan.manifest
         write_manifest(lake, name, self._manifest)
         self._complete_ledger()
@@ -106,8 +108,8 @@ class Execution:
         return self._result(time.monotonic() - started)
 
     def _query(self) -> None:
-        spark = self.sessions.new()
-        confs = self.stream.query.confs(self.sessions.default_partitions())
+        spark = self.engine.new()
+        confs = self.stream.query.confs(self.engine.default_partitions())
         committed = self.plan.tail.committed_offsets
         if committed is not None and "spark.sql.shuffle.partitions" not in committed.conf:
             # Spark 4.2 leaves the shuffle partitions out of a query's first offsets, and fails with None.get when
@@ -116,16 +118,16 @@ class Execution:
             confs["spark.sql.streaming.checkUnfinishedRepartitionOnRestart"] = "false"
         for key, value in confs.items():
             spark.conf.set(key, value)
-        self.lease.tell_jvm(classic.jvm_pid(spark))
+        self.lease.record_jvm(classic.jvm_pid(spark))
         classic.use_scheduler_pool(spark, str(self.stream.name))
-        check_edges(self.stream, self.places.lake, self.plan.tail)
+        check_edges(self.stream, self.target.lake, self.plan.tail)
         version = delta_log.latest_version(self._table)
         self._log_version = 0 if version is None else version + 1
         self._repair(spark)
         pins = self._current_versions()
         tail = tail_of(self.plan.checkpoint)
         first = 0 if tail.latest_offset is None else tail.latest_offset.batch_id + 1
-        repair.write_pins(self.places.lake.control(self.stream.name), repair.Pins(first, pins))
+        repair.write_pins(self.target.lake.control(self.stream.name), repair.Pins(first, pins))
         built = self._build(spark, pins)
         self._manifest = self._manifest.with_active(
             fingerprint=built.fingerprint,
@@ -133,11 +135,11 @@ class Execution:
             confs=self._manifest.active.confs or query.pinned_confs(confs),
         )
         self._execute(built, pins, once=False)
-        check_edges(self.stream, self.places.lake, self.plan.tail)
+        check_edges(self.stream, self.target.lake, self.plan.tail)
 
     def _repair(self, spark: "SparkSession") -> None:
         """Until nothing is left half done: see run/repair.py."""
-        control = self.places.lake.control(self.stream.name)
+        control = self.target.lake.control(self.stream.name)
         while True:
             tail = tail_of(self.plan.checkpoint)
             if tail.next_start.kind == "no_data_batch":
@@ -154,15 +156,15 @@ class Execution:
 
     def _build(self, spark: "SparkSession", pins: Mapping[str, int]) -> query.Query:
         """The query, and its tables made ready."""
-        built = query.build(self.stream, Opening(spark, self.places, pins), self._generation)
+        built = query.build(self.stream, SourceContext(spark, self.target, pins), self._generation)
         for sink in self.stream.sinks:
             self.lease.check()
-            tables.prepare(spark, sink, self.places.lake.table(self.stream.name, sink.name), built.output)
+            tables.prepare(spark, sink, self.target.lake.table(self.stream.name, sink.name), built.output)
         table = delta_log.open_table(self._table)
         self._manifest = self._manifest.with_active(
             table_id=None if table is None else str(table.metadata().id)
         )
-        write_manifest(self.places.lake, self.stream.name, self._manifest)
+        write_manifest(self.target.lake, self.stream.name, self._manifest)
         return built
 
     def _current_versions(self) -> dict[str, int]:
@@ -174,16 +176,16 @@ class Execution:
         pins = {}
         for name, source in self.stream.sources.items():
             if isinstance(source, StreamReading):
-                version = delta_log.latest_version(self.places.lake.table(source.stream))
-                mend = f"Run it first: tidemill run +{self.stream.name}"
+                version = delta_log.latest_version(self.target.lake.table(source.stream))
+                fix = f"Run it first: tidemill run +{self.stream.name}"
             elif isinstance(source, DeltaSource):
                 version = delta_log.latest_version(Path(source.path))
-                mend = "Correct the path, or make the table."
+                fix = "Correct the path, or make the table."
             else:
                 continue
             if version is None:
                 raise TerminalError(
-                    f"{source.describe()} has no table yet.", stream=self.stream.name, mend=mend
+                    f"{source.describe()} has no table yet.", stream=self.stream.name, fix=fix
                 )
             if not source.streaming:
                 pins[name] = version
@@ -206,7 +208,7 @@ class Execution:
         # A repeat goes through foreachBatch in any case: what the table has is executed and not written.
         native = built.ingest is None and not once and len(stream.sinks) == 1 and stream.main.native
         if native:
-            note = BatchNote(batch_id=None, fingerprint=built.fingerprint, static_versions=pins)
+            note = CommitMetadata(batch_id=None, fingerprint=built.fingerprint, static_versions=pins)
             writer = (
                 writer.format("delta").option("userMetadata", note.text()).option("path", str(self._table))
             )
@@ -214,7 +216,7 @@ class Execution:
             writer = writer.foreachBatch(
                 BatchWriter(
                     stream=stream.name,
-                    lake=self.places.lake,
+                    lake=self.target.lake,
                     generation=self._generation,
                     epoch=self.lease.epoch,
                     sinks=stream.sinks,
@@ -242,7 +244,7 @@ class Execution:
         with suppress(CheckpointFormatError, OSError):
             query_id = tail_of(self.plan.checkpoint).query_id
             self._manifest = self._manifest.with_active(query_id=query_id)
-            write_manifest(self.places.lake, self.stream.name, self._manifest)
+            write_manifest(self.target.lake, self.stream.name, self._manifest)
 
     def _note(self, batches: list[dict[str, Any]], pins: Mapping[str, int]) -> None:
         """Takes the progress of the query; an entry without `addBatch` is of a batch that never ran."""
@@ -258,7 +260,7 @@ class Execution:
                 pins=pins,
             )
         if len(self._records) > known:
-            reach("before-ledger", self.stream.name)
+            pause_point("before-ledger", self.stream.name)
             self._flush()
 
     def _flush(self) -> None:
@@ -273,13 +275,13 @@ class Execution:
             for batch in fresh:
                 self._records[batch] = self._completed(self._records[batch], found.get(batch))
             self._log_version = max((c.version + 1 for c in found.values()), default=self._log_version)
-            ledger.append(self.places.lake, self.stream.name, [self._records[batch] for batch in fresh])
+            ledger.append(self.target.lake, self.stream.name, [self._records[batch] for batch in fresh])
             self._manifest = self._manifest.with_active(ledger_batch=last, query_id=tail.query_id)
-            write_manifest(self.places.lake, self.stream.name, self._manifest)
+            write_manifest(self.target.lake, self.stream.name, self._manifest)
 
     def _completed(self, batch: BatchRecord, commit: delta_log.Commit | None) -> BatchRecord:
         """A record with what the offset log and the Delta log add to the progress."""
-        note = ledger.note_of(commit)
+        note = ledger.commit_metadata(commit)
         end = read_offset(self.plan.checkpoint, batch.batch_id)
         start = {}
         with suppress(FileAbsentError):
@@ -304,7 +306,7 @@ class Execution:
         last = tail.latest_commit.batch_id
         if last <= active.ledger_batch:
             return
-        lacking = ledger.missing(self.places.lake, self.stream.name, active.number, last, active.ledger_batch)
+        lacking = ledger.missing(self.target.lake, self.stream.name, active.number, last, active.ledger_batch)
         lines = ledger.reconstructed(
             self.plan.checkpoint,
             self._table,
@@ -313,16 +315,16 @@ class Execution:
             generation=active.number,
             query_id=tail.query_id,
         )
-        ledger.append(self.places.lake, self.stream.name, lines)
+        ledger.append(self.target.lake, self.stream.name, lines)
         self._manifest = self._manifest.with_active(ledger_batch=last, query_id=tail.query_id)
-        write_manifest(self.places.lake, self.stream.name, self._manifest)
+        write_manifest(self.target.lake, self.stream.name, self._manifest)
 
     def _result(self, seconds: float) -> StreamResult:
         tail = tail_of(self.plan.checkpoint)
         batches = tuple(self._records[batch] for batch in sorted(self._records))
         outcome: Outcome = "updated" if batches else "idle"
         self._manifest = self._manifest.with_last_run(self.run_id, outcome, None)
-        write_manifest(self.places.lake, self.stream.name, self._manifest)
+        write_manifest(self.target.lake, self.stream.name, self._manifest)
         with_state = [batch for batch in batches if batch.state_rows is not None]
         return StreamResult(
             stream=self.stream.name,

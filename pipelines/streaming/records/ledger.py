@@ -13,8 +13,8 @@ from typing import Any
 
 from pipelines.streaming.checkpoint import FileAbsentError, OffsetEntry, read_offset
 from pipelines.streaming.delta_log import Commit, commits
-from pipelines.streaming.lake import Lake
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.run.results import BatchRecord, Late
 
 
@@ -34,8 +34,8 @@ def lines(lake: Lake, stream: StreamName, run_id: str | None = None) -> Iterator
     A last line that a kill cut off is left out: the next run writes it again.
     """
     folder = lake.ledger(stream)
-    places = sorted(folder.glob("*.jsonl")) if run_id is None else [folder / f"{run_id}.jsonl"]
-    for place in places:
+    target = sorted(folder.glob("*.jsonl")) if run_id is None else [folder / f"{run_id}.jsonl"]
+    for place in target:
         if not place.exists():
             continue
         for line in place.read_text(encoding="utf-8").splitlines():
@@ -81,7 +81,7 @@ def reconstructed(
             before = read_offset(checkpoint, batch - 1) if batch else None
         except FileAbsentError:
             before = None
-        note = note_of(delta)
+        note = commit_metadata(delta)
         records.append(
             BatchRecord(
                 batch_id=batch,
@@ -113,7 +113,7 @@ def commits_by_batch(table: Path, app_id: str, first_version: int) -> dict[int, 
     }
 
 
-def note_of(commit: Commit | None) -> Mapping[str, Any]:
+def commit_metadata(commit: Commit | None) -> Mapping[str, Any]:
     """What our own writes said in a commit's `userMetadata`; empty where they said nothing."""
     if commit is None or not commit.user_metadata:
         return {}

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import get_args
 
 from pipelines.streaming.errors import ConfigurationError
-from resources.engine import SparkMode
-from resources.keys import VARIABLE, Keys
+from resources.engine.engine import SparkMode
+from resources.target.keys import VARIABLE, Keys
 
 FILE_NAME = "tidemill.toml"
 DEFAULT_TARGET = "dev"
@@ -91,7 +91,7 @@ def find_config(environ: Mapping[str, str], start: Path) -> Path:
         if not place.is_file():
             raise ConfigurationError(
                 f"TIDEMILL_CONFIG names {place}, and there is no such file.",
-                mend="Correct the variable, or unset it and work below the folder of tidemill.toml.",
+                fix="Correct the variable, or unset it and work below the folder of tidemill.toml.",
             )
         return place
     start = start.absolute()
@@ -100,7 +100,7 @@ def find_config(environ: Mapping[str, str], start: Path) -> Path:
             return folder / FILE_NAME
     raise ConfigurationError(
         f"There is no {FILE_NAME} in {start} or above it.",
-        mend="Work in your clone of the platform repository, or set TIDEMILL_CONFIG to the file.",
+        fix="Work in your clone of the platform repository, or set TIDEMILL_CONFIG to the file.",
     )
 
 

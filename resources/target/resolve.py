@@ -5,18 +5,16 @@ to last: a flag, `TIDEMILL_TARGET`, tidemill.toml, the default `dev`.
 """
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.streaming.errors import ConfigurationError
-from pipelines.streaming.lake import Lake
-from pipelines.streaming.names import valid_feed_name
-from pipelines.streaming.sources.feed import Binding, FolderBinding, TopicBinding
-from pipelines.streaming.sources.kafka import KafkaCluster
+from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.stream import Pipeline, Stream
-from resources.config import (
+from pipelines.streaming.target import Binding, KafkaCluster, Target, did_you_mean
+from resources.engine.engine import SparkSettings
+from resources.target.config import (
     DEFAULT_TARGET,
     FILE_NAME,
     Config,
@@ -24,70 +22,26 @@ from resources.config import (
     find_config,
     read_config,
 )
-from resources.engine import SparkSettings
-from resources.entries import DEFAULT_CLUSTER, Entries
-from resources.keys import close_to
-from resources.loading import load_pipelines
-from resources.settings import Setting, cluster_values, spark_values
+from resources.target.entries import DEFAULT_CLUSTER, Entries
+from resources.target.loading import load_pipelines
+from resources.target.settings import Setting, cluster_values, spark_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A resolved target; it tells sources their places.
+class ResolvedTarget(Target):
+    """A target as tidemill.toml, the environment and the flags resolve it.
 
     Attributes:
-        name: Its name.
-        lake: Its lake.
         spark: How Spark runs.
         config: The tidemill.toml it comes from.
         pipeline_entries: The pipelines as the file names them.
-        clusters: Kafka clusters by name.
-        feeds: Feeds that are bound one by one.
-        everywhere: What all other feeds are bound to: a folder that has one folder a feed, or a cluster that
-            has one topic a feed; None where a feed without a binding is an error.
         origins: Where each setting came from, by name.
     """
 
-    name: str
-    lake: Lake
     spark: SparkSettings
     config: Path
     pipeline_entries: tuple[str, ...] = ()
-    clusters: Mapping[str, KafkaCluster] = field(default_factory=dict)
-    feeds: Mapping[str, Binding] = field(default_factory=dict)
-    everywhere: Path | KafkaCluster | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
-
-    def binding(self, feed: str) -> Binding:
-        """The folder or topic that a feed is bound to.
-
-        Raises:
-            ConfigurationError: nothing binds it, or Spark would take its folder for a pattern.
-        """
-        if feed in self.feeds:
-            return _plain_folder(self.feeds[feed])
-        if isinstance(self.everywhere, Path):
-            return _plain_folder(FolderBinding(self.everywhere / valid_feed_name(feed)))
-        if isinstance(self.everywhere, KafkaCluster):
-            return TopicBinding(self.everywhere, valid_feed_name(feed))
-        raise ConfigurationError(
-            f"Target {self.name!r} does not say where feed {feed!r} is.{close_to(feed, self.feeds)}",
-            mend=f'Add "{feed}" = {{path = ...}} or {{topic = ...}} to [targets.{self.name}.feeds] '
-            f"of {FILE_NAME}, or give --landing or --kafka.",
-        )
-
-    def cluster(self, name: str) -> KafkaCluster:
-        """The Kafka cluster of that name.
-
-        Raises:
-            ConfigurationError: the target has none.
-        """
-        if name not in self.clusters:
-            raise ConfigurationError(
-                f"Target {self.name!r} has no Kafka cluster {name!r}.{close_to(name, self.clusters)}",
-                mend=f"Add [targets.{self.name}.kafka.{name}] with its bootstrap to {FILE_NAME}.",
-            )
-        return self.clusters[name]
 
     def pipelines(self) -> dict[str, Pipeline]:
         """The pipelines that tidemill.toml names, imported; no JVM starts.
@@ -110,10 +64,10 @@ class Target:
             "pipelines": ", ".join(self.pipeline_entries),
             "lake": self.lake.root,
         }
-        if isinstance(self.everywhere, KafkaCluster):
-            values["feeds"] = f"kafka://{self.everywhere.bootstrap}/<feed>"
-        elif self.everywhere is not None:
-            values["feeds"] = self.everywhere / "<feed>"
+        if isinstance(self.default_binding, KafkaCluster):
+            values["feeds"] = f"kafka://{self.default_binding.bootstrap}/<feed>"
+        elif self.default_binding is not None:
+            values["feeds"] = self.default_binding / "<feed>"
         values |= {f"feeds.{feed}": binding for feed, binding in self.feeds.items()}
         values |= spark_values(self.spark) | cluster_values(self.clusters)
         return tuple(
@@ -131,7 +85,7 @@ def resolve(
     kafka: str | None = None,
     environ: Mapping[str, str] | None = None,
     start: Path | None = None,
-) -> Target:
+) -> ResolvedTarget:
     """The one target that a command, a sensor or a run works on.
 
     Args:
@@ -159,23 +113,23 @@ def resolve(
 
     clusters = {cluster: entries.cluster(cluster, entry) for cluster, entry in table.kafka.items()}
     feeds: dict[str, Binding] = {}
-    everywhere: Path | KafkaCluster | None = None
+    default_binding: Path | KafkaCluster | None = None
     if landing is not None:
-        everywhere = (start / Path(landing).expanduser()).absolute()
+        default_binding = (start / Path(landing).expanduser()).absolute()
         entries.origins["feeds"] = "flag --landing"
     elif kafka is not None:
         known = (each for each in clusters.values() if each.bootstrap == kafka)
-        everywhere = next(known, KafkaCluster(bootstrap=kafka))
-        clusters.setdefault(DEFAULT_CLUSTER, everywhere)
+        default_binding = next(known, KafkaCluster(bootstrap=kafka))
+        clusters.setdefault(DEFAULT_CLUSTER, default_binding)
         entries.origins["feeds"] = "flag --kafka"
         entries.origins.setdefault(f"kafka.{DEFAULT_CLUSTER}.bootstrap", "flag --kafka")
     else:
         feeds = {feed: entries.feed(feed, entry, clusters) for feed, entry in table.feeds.items()}
         if table.landing is not None:
-            everywhere = entries.path("feeds", table.landing)
+            default_binding = entries.path("feeds", table.landing)
         elif name == DEFAULT_TARGET:
-            everywhere = place.parent / ".tidemill" / "landing"
-    return Target(
+            default_binding = place.parent / ".tidemill" / "landing"
+    return ResolvedTarget(
         name=name,
         lake=_lake(lake, table, entries, start),
         spark=entries.spark(table.spark),
@@ -183,19 +137,9 @@ def resolve(
         pipeline_entries=config.pipelines,
         clusters=clusters,
         feeds=feeds,
-        everywhere=everywhere,
+        default_binding=default_binding,
         origins=entries.origins,
     )
-
-
-def _plain_folder(binding: Binding) -> Binding:
-    if isinstance(binding, FolderBinding) and re.search(r"[*?\[\]{}\\]", str(binding.path)):
-        raise ConfigurationError(
-            f"The folder {binding.path} has one of the characters * ? [ ] {{ }} \\ in its name, and Spark would "
-            "take it for a pattern of names.",
-            mend="Rename the folder.",
-        )
-    return binding
 
 
 def _name(flag: str | None, environ: Mapping[str, str], config: Config) -> tuple[str, str]:
@@ -216,8 +160,8 @@ def _table(name: str, origin: str, config: Config) -> TargetTable:
         return TargetTable()
     known = sorted({DEFAULT_TARGET, *config.targets})
     raise ConfigurationError(
-        f"There is no target {name!r} ({origin}).{close_to(name, known)} Known: {', '.join(known)}.",
-        mend=f"Add [targets.{name}] with its lake to {FILE_NAME}, or name another.",
+        f"There is no target {name!r} ({origin}).{did_you_mean(name, known)} Known: {', '.join(known)}.",
+        fix=f"Add [targets.{name}] with its lake to {FILE_NAME}, or name another.",
     )
 
 
@@ -231,7 +175,7 @@ def _lake(flag: str | Path | None, table: TargetTable, entries: Entries, start: 
         return Lake(entries.root / ".tidemill" / "lake")
     raise ConfigurationError(
         f"Target {entries.target!r} has no lake.",
-        mend=f'Add lake = "..." to [targets.{entries.target}] of {FILE_NAME}, or give --lake.',
+        fix=f'Add lake = "..." to [targets.{entries.target}] of {FILE_NAME}, or give --lake.',
     )
 
 

@@ -5,9 +5,10 @@ an idle run has to be over.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+from pipelines.streaming.target import did_you_mean
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -51,7 +52,7 @@ class Keys:
         if not isinstance(value, str) or not value:
             self.fault(key, "must be a text that is not empty")
         elif choices and value not in choices:
-            self.fault(key, f"is {value!r}; it is one of {', '.join(choices)}.{close_to(value, choices)}")
+            self.fault(key, f"is {value!r}; it is one of {', '.join(choices)}.{did_you_mean(value, choices)}")
         elif pattern and not re.fullmatch(pattern, value):
             self.fault(key, f"is {value!r}; write it like {like!r}")
         else:
@@ -113,7 +114,7 @@ class Keys:
         """Notes every key that nobody asked for."""
         for key in self._table:
             if key not in self._asked:
-                hint = close_to(key, self._asked) or f" Known: {', '.join(sorted(self._asked))}."
+                hint = did_you_mean(key, self._asked) or f" Known: {', '.join(sorted(self._asked))}."
                 self.fault(key, f"is an unknown key.{hint}")
 
     def _value(self, key: str) -> Any:
@@ -122,9 +123,3 @@ class Keys:
 
     def _path(self, key: str) -> str:
         return ".".join(part for part in (self._where, key) if part)
-
-
-def close_to(word: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?` with a space before it, or nothing."""
-    matches = get_close_matches(word, list(known), n=1)
-    return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -31,7 +31,7 @@ def load_pipelines(entries: Iterable[str], root: Path) -> dict[str, Pipeline]:
         if pipeline.name in loaded and loaded[pipeline.name] is not pipeline:
             raise ConfigurationError(
                 f"{origins[pipeline.name]!r} and {entry!r} are both named {pipeline.name!r}.",
-                mend="Give each Pipeline(...) a name of its own: it is the folder of its tables.",
+                fix="Give each Pipeline(...) a name of its own: it is the folder of its tables.",
             )
         loaded[pipeline.name] = pipeline
         origins[pipeline.name] = entry
@@ -53,16 +53,16 @@ def _load(entry: str) -> Pipeline:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise ConfigurationError(
                 f"pipelines: {entry!r}: there is no module {error.name!r}.",
-                mend="Correct the entry in tidemill.toml, or create the module.",
+                fix="Correct the entry in tidemill.toml, or create the module.",
             ) from None
         raise ConfigurationError(
             f"pipelines: {entry!r}: importing it failed: {error}.",
-            mend="Install the package into the environment of tidemill.",
+            fix="Install the package into the environment of tidemill.",
         ) from error
     except Exception as error:
         raise ConfigurationError(
             f"pipelines: {entry!r}: importing it raised {type(error).__name__}: {error}.",
-            mend=f"See the whole error with: python -c 'import {module_name}'",
+            fix=f"See the whole error with: python -c 'import {module_name}'",
         ) from error
     if not hasattr(module, attribute):
         found = [name for name, value in vars(module).items() if isinstance(value, Pipeline)]

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pipelines.streaming.errors import CheckpointError, TerminalError
-from pipelines.streaming.lake import Lake
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.records.lake import Lake
 
 SCHEMA_VERSION = 1
 
@@ -96,14 +96,14 @@ def read_manifest(lake: Lake, stream: StreamName) -> Manifest | None:
         raise CheckpointError(
             f"{place.name} of its control folder cannot be read: {error}.",
             stream=stream,
-            mend=f"Restore {place} from a backup.",
+            fix=f"Restore {place} from a backup.",
         ) from error
     if content.get("schema_version") != SCHEMA_VERSION:
         raise TerminalError(
             f"{place} has schema version {content.get('schema_version')!r}, and this Tidemill knows "
             f"{SCHEMA_VERSION}.",
             stream=stream,
-            mend="Use the Tidemill version that wrote it, or a newer one.",
+            fix="Use the Tidemill version that wrote it, or a newer one.",
         )
     return Manifest(
         generations=tuple(Generation(**fields) for fields in content["generations"]),
@@ -116,9 +116,9 @@ def write_manifest(lake: Lake, stream: StreamName, manifest: Manifest) -> None:
     place = _place(lake, stream)
     place.parent.mkdir(parents=True, exist_ok=True)
     content = {"schema_version": SCHEMA_VERSION, **asdict(manifest)}
-    beside = place.with_suffix(f".{os.getpid()}.tmp")
-    beside.write_text(json.dumps(content, indent=2), encoding="utf-8")
-    beside.replace(place)
+    temporary = place.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(content, indent=2), encoding="utf-8")
+    temporary.replace(place)
 
 
 def _place(lake: Lake, stream: StreamName) -> Path:

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Self
 
 from pipelines.streaming.errors import ConfigurationError, TransientError
-from resources import supervised
+from resources.dev import supervised
+from resources.engine.java import require_java
 from resources.jars import broker_jars
-from resources.java import require_java
 
 READY_SECONDS = 60
 """It is ready in 3 s to 5 s on two busy cores."""
@@ -244,7 +244,7 @@ def _wait_until_ready(
     except KafkaException as error:
         raise TransientError(
             f"The development Kafka broker was not ready within {READY_SECONDS} s; it said: {_said(log)}",
-            mend="Start it again.",
+            fix="Start it again.",
         ) from error
     if answered.cluster_id != cluster_id:
         raise NotStartedError(f"Another broker than the development broker listens on {bootstrap}.")
@@ -253,7 +253,7 @@ def _wait_until_ready(
 def _not_started(what: str, status: int, log: Path) -> NotStartedError:
     return NotStartedError(
         f"The development Kafka broker {what} (exit status {status}); it said: {_said(log)}",
-        mend="Start it again.",
+        fix="Start it again.",
     )
 
 

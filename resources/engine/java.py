@@ -124,10 +124,10 @@ def _absent(environ: Mapping[str, str]) -> str:
 
 def _unfit(java: Java) -> str | None:
     found = f"Found Java {java.version} at {java.path}"
-    fresh, mended = CORRUPTING
+    fresh, fixed = CORRUPTING
     if java.numbers < (OLDEST_MAJOR,):
         return f"{found}: too old"
-    if fresh <= java.numbers < mended:
+    if fresh <= java.numbers < fixed:
         return f"{found}: its garbage collector can corrupt data (JDK-8377811)"
     if java.modules is not None and NEEDED_MODULE not in java.modules:
         return f"{found}: a cut-down runtime without the module {NEEDED_MODULE}"

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import CanceledError, TidemillError
-from pipelines.streaming.run import lease, ledger
-from pipelines.streaming.run.execution import Execution, Sessions, watermark_of
+from pipelines.streaming.records import lease, ledger
+from pipelines.streaming.records.manifest import read_manifest, write_manifest
 from pipelines.streaming.run.failure import translated
-from pipelines.streaming.run.manifest import read_manifest, write_manifest
 from pipelines.streaming.run.plan import Plan, plan
 from pipelines.streaming.run.results import BatchRecord, StreamResult
+from pipelines.streaming.run.stream_run import Engine, StreamRun, watermark_of
 from pipelines.streaming.selection import ordered
 
 if TYPE_CHECKING:
     from pipelines.streaming.names import StreamName
-    from pipelines.streaming.sources.source import Places
     from pipelines.streaming.stream import Stream
+    from pipelines.streaming.target import Target
 
 MOST_SIDE_BY_SIDE = 4
 ATTEMPTS = 3
@@ -34,13 +34,13 @@ POLL_SECONDS = 0.2
 CANCEL_SECONDS = 3.5
 
 
-class Run:
+class PipelineRun:
     """One run of several streams.
 
     Args:
         streams: What to run, in any order.
-        places: The target.
-        sessions: Where Spark sessions come from; not touched when there is nothing to do.
+        target: The target.
+        engine: Where Spark engine come from; not touched when there is nothing to do.
         run_id: The run's id, in the ledger and in leases.
         max_parallel: How many streams run side by side; None: one a core, at most 4.
 
@@ -52,22 +52,22 @@ class Run:
         self,
         streams: "Sequence[Stream]",
         *,
-        places: "Places",
-        sessions: Sessions,
+        target: "Target",
+        engine: Engine,
         run_id: str,
         max_parallel: int | None = None,
     ) -> None:
         self.finished: list[StreamResult] = []
         self._streams = ordered(streams)
-        self._places = places
-        self._sessions = sessions
+        self._places = target
+        self._engine = engine
         self._run_id = run_id
         self._workers = max_parallel or min(MOST_SIDE_BY_SIDE, os.cpu_count() or 1)
         self._canceled = Event()
         self._leases: dict[StreamName, lease.Lease] = {}
         self._plans: dict[StreamName, Plan] = {}
 
-    def results(self) -> Generator[StreamResult, None, None]:
+    def iter_results(self) -> Generator[StreamResult, None, None]:
         """Runs the streams, and gives each one's result as it ends.
 
         An interrupt in the thread that iterates cancels all queries, waits for them a few seconds, and is
@@ -106,7 +106,7 @@ class Run:
     def _cancel(self, ended: "Queue[StreamResult]", running: int) -> None:
         """Stops what is running and waits for it a few seconds."""
         self._canceled.set()
-        self._sessions.break_off()
+        self._engine.abort_start()
         deadline = time.monotonic() + CANCEL_SECONDS
         for _ in range(running):
             try:
@@ -178,10 +178,10 @@ class Run:
             if found.idle:
                 return self._idle(found)
             try:
-                return Execution(
+                return StreamRun(
                     plan=found,
-                    places=self._places,
-                    sessions=self._sessions,
+                    target=self._places,
+                    engine=self._engine,
                     run_id=self._run_id,
                     lease=held,
                     canceled=self._canceled,

@@ -44,7 +44,7 @@ class Lake:
         return cls(Path(text).expanduser().absolute())
 
     def table(self, name: StreamName, target: str = MAIN) -> Path:
-        """The folder of a Delta table: the main target has the stream's name, others `<stream>__<target>`."""
+        """The folder of a Delta table: the main table has the stream's name, others `<stream>__<target>`."""
         if target == MAIN:
             return self.root / "tables" / name.pipeline / name.stream
         return (

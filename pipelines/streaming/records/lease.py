@@ -105,7 +105,7 @@ class Lease:
         """
         assert_highest(self._folder, self.stream, self.epoch)
 
-    def tell_jvm(self, pid: int | None) -> None:
+    def record_jvm(self, pid: int | None) -> None:
         """Notes the JVM that works for this run, so that a follower can see whether it is gone, too."""
         self._holder = replace(self._holder, jvm_pid=pid)
         self._write()
@@ -126,9 +126,9 @@ class Lease:
 
     def _write(self) -> None:
         place = _file(self._folder, self.epoch)
-        beside = place.with_suffix(f".{os.getpid()}.tmp")
-        beside.write_text(json.dumps(asdict(self._holder)), encoding="utf-8")
-        beside.replace(place)
+        temporary = place.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(asdict(self._holder)), encoding="utf-8")
+        temporary.replace(place)
 
 
 def assert_highest(folder: Path, stream: StreamName, epoch: int) -> None:
@@ -141,7 +141,7 @@ def assert_highest(folder: Path, stream: StreamName, epoch: int) -> None:
         raise LeaseLostError(
             "another run has taken this stream over, so this one stops before it writes.",
             stream=stream,
-            mend="Nothing is to be done: the other run repeats what this one did not commit.",
+            fix="Nothing is to be done: the other run repeats what this one did not commit.",
         )
 
 
@@ -191,7 +191,7 @@ def take(folder: Path, stream: StreamName, run_id: str) -> Lease:
             f"the lake cannot be written: {error.strerror} ({folder}).",
             stream=stream,
             lost="Nothing was touched.",
-            mend="Give this user the right to write there, or name another lake with --lake.",
+            fix="Give this user the right to write there, or name another lake with --lake.",
         ) from error
     return Lease(folder, stream, epoch, holder)
 
@@ -201,7 +201,7 @@ def _held_by(stream: StreamName, holder: Holder) -> LeaseHeldError:
         f"{holder} works on this stream.",
         stream=stream,
         lost="Nothing was touched.",
-        mend="Wait for it to end, or stop it first.",
+        fix="Wait for it to end, or stop it first.",
     )
 
 

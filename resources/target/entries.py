@@ -6,11 +6,10 @@ from pathlib import Path
 
 from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.names import valid_feed_name
-from pipelines.streaming.sources.feed import Binding, FolderBinding, TopicBinding
-from pipelines.streaming.sources.kafka import KafkaCluster
-from resources.config import FILE_NAME, FeedTable, KafkaTable, SparkTable
-from resources.engine import SparkSettings
-from resources.keys import VARIABLE, close_to
+from pipelines.streaming.target import Binding, FolderBinding, KafkaCluster, TopicBinding, did_you_mean
+from resources.engine.engine import SparkSettings
+from resources.target.config import FILE_NAME, FeedTable, KafkaTable, SparkTable
+from resources.target.keys import VARIABLE
 
 DEFAULT_CLUSTER = "default"
 
@@ -45,7 +44,7 @@ class Entries:
                 raise ConfigurationError(
                     f"{variable} is not set in the environment, and {setting} of target {self.target!r} "
                     "needs it.",
-                    mend=f"Set it: export {variable}=...",
+                    fix=f"Set it: export {variable}=...",
                 )
         self._from_file(setting, variables)
         return VARIABLE.sub(lambda found: self.environ[found[1]], value)
@@ -81,8 +80,8 @@ class Entries:
         if cluster not in clusters:
             raise ConfigurationError(
                 f"Feed {name!r} of target {self.target!r} is on the Kafka cluster {cluster!r}, and there is "
-                f"none of that name.{close_to(cluster, clusters)}",
-                mend=f"Add [targets.{self.target}.kafka.{cluster}] with its bootstrap to {FILE_NAME}.",
+                f"none of that name.{did_you_mean(cluster, clusters)}",
+                fix=f"Add [targets.{self.target}.kafka.{cluster}] with its bootstrap to {FILE_NAME}.",
             )
         return TopicBinding(clusters[cluster], topic)
 

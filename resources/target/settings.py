@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from pipelines.streaming.sources.kafka import KafkaCluster
-from resources.config import SECRET_CONF, TOKEN
-from resources.engine import SparkSettings
+from pipelines.streaming.target import KafkaCluster
+from resources.engine.engine import SparkSettings
+from resources.target.config import SECRET_CONF, TOKEN
 
 MASK = "********"
 

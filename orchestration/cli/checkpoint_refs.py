@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pipelines.streaming.run.results import BatchRecord
     from pipelines.streaming.stream import Stream
-    from resources.targets import Target
+    from resources.target.resolve import ResolvedTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class CheckpointRef:
     """A checkpoint that a command means.
 
     Attributes:
@@ -50,7 +50,7 @@ class Subject:
     """
 
     path: str
-    target: "Target | None" = None
+    target: "ResolvedTarget | None" = None
     stream: "Stream | None" = None
     generation: int | None = None
 
@@ -81,7 +81,7 @@ class Subject:
         """The ledger's line of each batch of this generation."""
         if self.target is None or self.stream is None:
             return {}
-        from pipelines.streaming.run.ledger import lines
+        from pipelines.streaming.records.ledger import lines
 
         return {
             line.batch_id: line
@@ -90,7 +90,7 @@ class Subject:
         }
 
 
-def subjects(which: str, place: Place) -> list[Subject]:
+def subjects(which: str, place: Place) -> list[CheckpointRef]:
     """The checkpoints that an argument means: a folder that is there, else those of a selection.
 
     Selected streams that have none yet are named on stderr and left out.
@@ -105,21 +105,21 @@ def subjects(which: str, place: Place) -> list[Subject]:
     # A selection has one slash at the most.
     is_path = which.startswith(("/", ".", "~", "file:")) or which.count("/") > 1
     is_path = is_path or Path(path).expanduser().exists()
-    found = [Subject(which)] if is_path else _selected(which, place)
+    found = [CheckpointRef(which)] if is_path else _selected(which, place)
     for subject in found:
         try:
             opened(subject.path)
         except NotACheckpointError as error:
-            mend, stream = error.mend, subject.stream
+            fix, stream = error.fix, subject.stream
             if stream is not None:
-                mend = f"`tidemill status {stream.name}` says what mends it."
+                fix = f"`tidemill status {stream.name}` says what fixes it."
             raise ConfigurationError(
-                error.what, stream=stream and stream.name, lost=error.lost, mend=mend
+                error.what, stream=stream and stream.name, lost=error.lost, fix=fix
             ) from None
     return found
 
 
-def one_subject(which: str, place: Place) -> Subject:
+def one_subject(which: str, place: Place) -> CheckpointRef:
     """The one checkpoint that an argument means.
 
     Raises:
@@ -128,13 +128,13 @@ def one_subject(which: str, place: Place) -> Subject:
     found = subjects(which, place)
     if len(found) > 1:
         streams = ", ".join(str(subject.stream.name) for subject in found if subject.stream)
-        raise ConfigurationError(f"{which} means {len(found)} checkpoints ({streams}).", mend="Name one.")
+        raise ConfigurationError(f"{which} means {len(found)} checkpoints ({streams}).", fix="Name one.")
     return found[0]
 
 
-def _selected(which: str, place: Place) -> list[Subject]:
+def _selected(which: str, place: Place) -> list[CheckpointRef]:
     """The active checkpoints of the selected streams."""
-    from pipelines.streaming.run.manifest import read_manifest
+    from pipelines.streaming.records.manifest import read_manifest
 
     resolved, streams = target_and_streams(
         [which], target=place.target, lake=place.lake, landing=place.landing, kafka=place.kafka
@@ -148,10 +148,10 @@ def _selected(which: str, place: Place) -> list[Subject]:
         if manifest is None or (manifest.active.query_id is None and not folder.exists()):
             absent.append(str(stream.name))
         else:
-            found.append(Subject(str(folder), resolved, stream, number))
+            found.append(CheckpointRef(str(folder), resolved, stream, number))
     if absent:
         said = f"{', '.join(absent)}: no checkpoint yet in {resolved.lake.root}, as no query has run there."
         if not found:
-            raise ConfigurationError(said, mend=f"Run it: tidemill run {which}{place}")
+            raise ConfigurationError(said, fix=f"Run it: tidemill run {which}{place}")
         typer.secho(said, err=True, fg=typer.colors.YELLOW)
     return found

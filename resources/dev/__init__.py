@@ -1,0 +1,1 @@
+"""The development broker, and the supervisor that ends it with its owner."""

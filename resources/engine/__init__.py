@@ -1,0 +1,1 @@
+"""Spark: which Java runs it, and sessions for runs."""
