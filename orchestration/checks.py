@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, MetadataValue
 
-from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import verify
 from pipelines.streaming.errors import DefinitionError
-from pipelines.streaming.records.manifest import read_manifest
+from pipelines.streaming.records import StreamRecords
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,16 +90,14 @@ def check_results(
 def checkpoint_check(key: AssetKey, stream: "Stream", lake: "Lake") -> AssetCheckResult:
     """Whether the next run can start: what `tidemill checkpoint verify --quick` says."""
     try:
-        manifest = read_manifest(lake, stream.name)
-        if manifest is None:
+        snapshot = StreamRecords(lake, stream.name).snapshot()
+        if snapshot.manifest is None:
             return _checkpoint(key, passed=True, said="The stream has never run.")
-        checkpoint = lake.checkpoint(stream.name, manifest.active.number)
-        if manifest.active.query_id is None and not checkpoint.exists():
+        checkpoint = snapshot.checkpoint
+        if snapshot.query_id is None and not checkpoint.exists():
             return _checkpoint(key, passed=True, said="No checkpoint yet.")
-        table = delta_log.open_table(lake.table(stream.name))
-        query_id = manifest.active.query_id
-        written = table.transaction_version(query_id) if table is not None and query_id is not None else None
-        verdict = verify(checkpoint, level="quick", sink_batch=written)
+        table = snapshot.main_table
+        verdict = verify(checkpoint, level="quick", sink_batch=None if table is None else table.newest_batch)
     except Exception as error:  # noqa: BLE001 - a check that cannot look must not fail a run that did its work
         return _checkpoint(key, passed=False, said=f"It could not be judged: {error}")
     found = [

@@ -16,7 +16,7 @@ from orchestration.cli.options import WRONG, AsJson, Kafka, LakeFolder, Landing,
 
 if TYPE_CHECKING:
     from pipelines.streaming.checkpoint import Verdict
-    from pipelines.streaming.run.results import BatchRecord
+    from pipelines.streaming.records import BatchRecord
 
 app = typer.Typer(help="Look into checkpoints, judge and compare them.", no_args_is_help=True)
 

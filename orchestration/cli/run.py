@@ -154,7 +154,7 @@ def line(result: "StreamResult", width: int) -> str:
 
 def as_document(result: "StreamResult") -> dict[str, Any]:
     """One result as `run --json` prints it."""
-    from pipelines.streaming.records.ledger import iso
+    from pipelines.streaming.run.batch_record import iso
 
     error = result.error
     return {

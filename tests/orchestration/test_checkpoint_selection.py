@@ -10,9 +10,9 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from orchestration import cli
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.ledger import append
-from pipelines.streaming.records.manifest import Manifest, first_manifest, write_manifest
-from pipelines.streaming.run.results import BatchRecord
+from pipelines.streaming.records.manifest import Manifest, first_manifest
 from tests.orchestration.shop import ORDERS, UNIQUE, Shop
 from tests.streaming.checkpoint import handmade
 
@@ -41,7 +41,7 @@ def has_run(shop: Shop, stream: StreamName, *, batches: int = 2, generation: int
     lake = shop.target.lake
     first = first_manifest({}).with_active(query_id=handmade.QUERY_ID, ledger_batch=batches - 1)
     lives = tuple(replace(first.active, number=number) for number in range(1, generation + 1))
-    write_manifest(lake, stream, Manifest(generations=lives))
+    StreamRecords(lake, stream).write_manifest(Manifest(generations=lives))
     return handmade.stateful(lake.checkpoint(stream, generation), batches)
 
 
@@ -103,7 +103,7 @@ def test_a_stream_that_has_never_run(run, shop):
 
 
 def test_a_stream_whose_first_run_ended_before_its_query(run, shop):
-    write_manifest(shop.target.lake, ORDERS, first_manifest({}))
+    StreamRecords(shop.target.lake, ORDERS).write_manifest(first_manifest({}))
 
     status, _, err = run("verify", "shop/orders")
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli.status import app
-from pipelines.streaming.records.lease import held
+from tests.leases import held
 from tests.orchestration.shop import ORDERS, Shop
 
 

@@ -28,9 +28,10 @@ from pipelines.streaming.errors import (
     TerminalError,
     UpstreamChangeError,
 )
-from pipelines.streaming.records import lease, ledger
+from pipelines.streaming.records import StreamRecords, lease, ledger
 from pipelines.streaming.target import FolderBinding
 from pipelines.streaming.testing import multiset
+from tests.leases import held
 
 ORDER = "order_id STRING, amount BIGINT, at TIMESTAMP"
 
@@ -440,7 +441,7 @@ def test_a_stream_that_is_held_is_refused_and_untouched(scratch):
     scratch.run(orders, [[order(1)]])
     scratch.arrive(orders, "events", [order(2)])
     folder = scratch.lake.control(orders.name) / "lease"
-    with lease.held(folder, orders.name, "the-other-run"):
+    with held(folder, orders.name, "the-other-run"):
         scratch.engine, engine = NoSessions(), scratch.engine
         with pytest.raises(LeaseHeldError, match="the-other-run"):
             scratch.run(orders)
@@ -574,13 +575,15 @@ def test_a_run_of_limited_length_is_continued_by_the_next(scratch):
         results += scratch.run(orders)
     assert scratch.rows(orders, "order_id") == multiset((f"o{number}",) for number in range(6))
     # Of a batch that ends while its query is stopped, the next run writes the line.
-    assert sorted(line.batch_id for line in ledger.lines(scratch.lake, orders.name)) == list(range(6))
+    assert sorted(line.batch_id for line in StreamRecords(scratch.lake, orders.name).ledger.lines()) == list(
+        range(6)
+    )
 
 
 def test_the_ledger_has_a_line_for_every_batch(scratch):
     orders = ingest(quarantine={"amount_positive": "amount > 0"})
     results = scratch.run(orders, [[order(1)], [order(2), order(3, 0)]])
-    lines = sorted(ledger.lines(scratch.lake, orders.name), key=lambda line: line.batch_id)
+    lines = sorted(StreamRecords(scratch.lake, orders.name).ledger.lines(), key=lambda line: line.batch_id)
     assert [line for result in results for line in result.batches] == lines
     first, second = lines
     assert (first.batch_id, second.batch_id) == (0, 1)
