@@ -6,7 +6,6 @@ import sys
 import time
 from dataclasses import asdict, replace
 
-import psutil
 import pytest
 
 from pipelines.streaming.errors import ConfigurationError, LeaseHeldError, LeaseLostError

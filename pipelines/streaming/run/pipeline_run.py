@@ -144,9 +144,10 @@ class PipelineRun:
     def _put(self, ended: "Queue[StreamResult]", stream: "Stream") -> None:
         self._started.add(stream.name)
         try:
-            ended.put(self._run(stream))
+            result = self._run(stream)
         finally:
             self._release(stream)
+        ended.put(result)
 
     def _release(self, stream: "Stream") -> None:
         """Release a stream's lease, at once or when its query stops: while it may write, nobody else may."""
