@@ -43,6 +43,7 @@ class BatchRecord:
         newest_event_ms: The newest event time in the batch, milliseconds since the epoch.
         state_rows: Rows in state after the batch.
         state_bytes: Memory of the state after the batch.
+        state_rows_removed: Rows that the batch evicted from state.
         delta_version: The main table's version that holds the batch.
         static_versions: The Delta version of each static reading.
         reconstructed: Whether a later run wrote the line, from the checkpoint and the Delta log.
@@ -66,6 +67,7 @@ class BatchRecord:
     newest_event_ms: int | None = None
     state_rows: int | None = None
     state_bytes: int | None = None
+    state_rows_removed: int | None = None
     delta_version: int | None = None
     static_versions: Mapping[str, int] = field(default_factory=dict)
     reconstructed: bool = False

@@ -28,6 +28,7 @@ class Generation:
         spark_version: The version that ran last.
         table_id: The id of the main table, which shows when it was replaced by another one.
         ledger_batch: The last batch that has its line in the ledger; -1 before the first.
+        warnings: The warnings about the plan that ran last.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Generation:
     spark_version: str | None = None
     table_id: str | None = None
     ledger_batch: int = -1
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,10 @@ def read_manifest(path: Path, stream: StreamName) -> Manifest | None:
             fix="use the Tidemill version that wrote it, or a newer one.",
         )
     return Manifest(
-        generations=tuple(Generation(**fields) for fields in content["generations"]),
+        generations=tuple(
+            Generation(**{**fields, "warnings": tuple(fields.get("warnings", ()))})
+            for fields in content["generations"]
+        ),
         last_run=content.get("last_run", {}),
     )
 

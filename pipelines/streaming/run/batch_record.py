@@ -85,6 +85,7 @@ def batch_record(
         newest_event_ms=_milliseconds(event_time.get("max")),
         state_rows=sum(o.get("numRowsTotal") or 0 for o in operators) if operators else None,
         state_bytes=sum(o.get("memoryUsedBytes") or 0 for o in operators) if operators else None,
+        state_rows_removed=sum(o.get("numRowsRemoved") or 0 for o in operators) if operators else None,
         delta_version=commit.version if commit else None,
         static_versions=metadata.get("static_versions") or {},
         reconstructed=progress is None,

@@ -30,6 +30,26 @@ def use_scheduler_pool(spark: "SparkSession", pool: str) -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
+def explained(rows: "DataFrame") -> str:
+    """Return the extended explain string of a streaming DataFrame; an empty one where Spark cannot explain it.
+
+    Its physical plan is the one that a query would run, with Spark's own decisions about state.
+    """
+    spark = rows.sparkSession
+    limit = "spark.sql.debug.maxToStringFields"  # longer lists of columns and conditions would be cut off
+    before = spark.conf.get(limit)
+    spark.conf.set(limit, "10000")
+    try:
+        if is_classic(spark):
+            python_utils = spark.sparkContext._jvm.PythonSQLUtils  # type: ignore[union-attr]  # noqa: SLF001
+            return str(python_utils.explainString(rows._jdf.queryExecution(), "extended"))  # noqa: SLF001
+        return str(rows._explain_string(extended=True))  # type: ignore[operator]  # noqa: SLF001
+    except Exception:  # noqa: BLE001 - the start of the query will report what is wrong with the plan
+        return ""
+    finally:
+        spark.conf.set(limit, str(before))
+
+
 def plan_text(rows: "DataFrame", locations: dict[str, str]) -> str:
     """Return the analyzed plan, the same in every process.
 

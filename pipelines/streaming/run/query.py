@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pipelines.streaming.columns import BATCH, RAW, VIOLATED
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.expectations import observed
-from pipelines.streaming.run.classic import plan_text
+from pipelines.streaming.run.classic import explained, plan_text
+from pipelines.streaming.run.join_bounds import join_findings
 from pipelines.streaming.run.writer import batch_column
 from pipelines.streaming.sources.source import SourceContext
 
@@ -36,12 +37,14 @@ class Query:
         output: The columns of the output.
         fingerprint: The fingerprint of the plan and of the function's source.
         ingest: For a feed the function, which runs in foreachBatch after the quarantine.
+        warnings: What the plan does that its author may not expect, one sentence each.
     """
 
     rows: "DataFrame"
     output: "StructType"
     fingerprint: str
     ingest: "Callable[..., DataFrame] | None" = None
+    warnings: tuple[str, ...] = ()
 
 
 def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
@@ -57,7 +60,10 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         output = _checked(stream(*inputs.values()))
         rows = observed(output, stream.expect)
         return Query(
-            rows=rows, output=output.schema, fingerprint=fingerprint(stream, plan_text(rows, locations))
+            rows=rows,
+            output=output.schema,
+            fingerprint=fingerprint(stream, plan_text(rows, locations)),
+            warnings=_checked_joins(stream, rows),
         )
     records = next(iter(inputs.values()))
     output = _checked(stream(records.drop(RAW, VIOLATED)))
@@ -87,6 +93,37 @@ def fingerprint(stream: "Stream", plan: str) -> str:
     except (OSError, TypeError):  # typed at a prompt, or a callable object
         source = ""
     return hashlib.sha256(f"{plan}\n{source}".encode()).hexdigest()[:16]
+
+
+def _checked_joins(stream: "Stream", rows: "DataFrame") -> tuple[str, ...]:
+    """Return a warning per stream-stream join whose state grows forever.
+
+    Raises:
+        TerminalError: Spark would evict rows of a join that can still match.
+    """
+    if sum(source.streaming for source in stream.sources.values()) < 2:  # noqa: PLR2004 - two inputs make a join
+        return ()
+    findings = join_findings(explained(rows))
+    for finding in findings:
+        if finding.kind == "loses_rows":
+            raise TerminalError(
+                f"its join bounds {finding.other!r} by {finding.bound!r}, and Spark would evict the rows of that "
+                f"side by their watermark column {finding.watermark!r}: rows that still have matches would be lost "
+                "without a trace.",
+                fix=f"write the condition as unix_micros({finding.other}) <= unix_micros({finding.bound}), which "
+                "Spark does not derive a bound from (the state of that side then needs a bound on "
+                f"{finding.watermark!r}, or grows forever).",
+            )
+    sides = [finding.side for finding in findings if finding.join == "Inner"]
+    if not sides:
+        return ()
+    side = "both sides" if len(sides) > 1 else f"its {sides[0]} side"
+    return (
+        (
+            f"its stream-stream join never evicts rows of {side}: the state grows forever. "
+            "Fix: add a condition on the watermark columns of both sides, such as b.time <= a.time + INTERVAL 1 HOUR."
+        ),
+    )
 
 
 def _checked(output: object) -> "DataFrame":

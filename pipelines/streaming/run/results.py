@@ -27,6 +27,7 @@ class StreamResult:
         state_bytes: Memory of the state at the end.
         error: The error of a failed or canceled stream.
         reason: Why it ran, was skipped or was left idle, in a few words.
+        warnings: What its author may not expect, one sentence each.
     """
 
     stream: StreamName
@@ -41,6 +42,7 @@ class StreamResult:
     state_bytes: int | None = None
     error: TidemillError | None = None
     reason: str = ""
+    warnings: tuple[str, ...] = ()
 
     def total(self, count: Literal["rows_read", "rows_written", "rows_quarantined", "rows_dropped"]) -> int:
         """Return a count over all batches; unknown counts add nothing."""

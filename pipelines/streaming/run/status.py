@@ -31,6 +31,7 @@ class Status:
         last_run_at: When the last run that had something to do ended, ISO-8601 UTC.
         generation: The generation of its checkpoint.
         state_rows: Rows in state after the last batch.
+        warnings: What the author of the stream may not expect, one sentence each.
     """
 
     stream: str
@@ -42,6 +43,7 @@ class Status:
     last_run_at: str | None = None
     generation: int | None = None
     state_rows: int | None = None
+    warnings: Sequence[str] = ()
 
 
 def status_of(stream: "Stream", target: "Target") -> Status:
@@ -82,6 +84,7 @@ def _recorded(status: Status, snapshot: Snapshot) -> Status:
         last_batch=None if commit is None else commit.batch_id,
         watermark_ms=snapshot.next_watermark_ms,
         state_rows=None if newest is None else newest.state_rows,
+        warnings=snapshot.manifest.active.warnings,
     )
 
 

@@ -155,6 +155,7 @@ class StreamRun:
         self._recorder.update(
             table_id=None if table is None else table.table_id,
             fingerprint=built.fingerprint,
+            warnings=built.warnings,
             spark_version=spark.version,
             confs=self._recorder.generation.confs or query.pinned_confs(confs),
         )
@@ -266,4 +267,5 @@ class StreamRun:
             state_rows=stateful[-1].state_rows if stateful else None,
             state_bytes=stateful[-1].state_bytes if stateful else None,
             reason=", ".join(self.plan.reasons),
+            warnings=self._recorder.generation.warnings,
         )
