@@ -1,10 +1,12 @@
 """The lease: one writer, whoever else comes, and whoever dies."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from threading import Thread
 
 import pytest
 
@@ -128,3 +130,34 @@ def test_a_lake_that_cannot_be_written_is_said_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="cannot be written"):
         lease.take(tmp_path / "file" / "lease", STREAM, "first")
+
+
+def test_writes_of_the_run_and_of_the_heartbeat_do_not_disturb_each_other(tmp_path):
+    taken = lease.take(tmp_path, STREAM, "first")
+    failures = []
+
+    def write(times):
+        try:
+            for _ in range(times):
+                taken._write(heartbeat=time.time())
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
+            failures.append(error)
+
+    threads = [Thread(target=write, args=(1500,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert lease.holder_of(tmp_path).run_id == "first"
+    assert not failures
+    assert [path.name for path in tmp_path.iterdir()] == ["1.json"]
+    taken.release()
+
+
+def test_another_process_with_the_pid_of_the_jvm_is_not_the_jvm(tmp_path):
+    holder = another_process(tmp_path, str(os.getpid()))
+    kill(holder)
+    record = json.loads((tmp_path / "1.json").read_text())
+    assert record["jvm_pid"] == os.getpid()
+    record["jvm_started"] -= 1000
+    (tmp_path / "1.json").write_text(json.dumps(record))
+    assert lease.holder_of(tmp_path) is None

@@ -1,9 +1,12 @@
 """Runs of single streams: what arrives is in the table once, and what cannot be is said."""
 
+import _thread
 import json
 import random
 import shutil
+import time
 from collections import Counter
+from threading import Thread
 
 import pytest
 from pyspark.sql import functions as F
@@ -29,6 +32,7 @@ from pipelines.streaming.errors import (
     UpstreamChangeError,
 )
 from pipelines.streaming.records import StreamRecords, lease
+from pipelines.streaming.run import pipeline_run, progress
 from pipelines.streaming.run.batch_record import commit_metadata
 from pipelines.streaming.target import FolderBinding
 from pipelines.streaming.testing import multiset
@@ -473,8 +477,6 @@ def test_a_failed_stream_skips_what_depends_on_it_and_nothing_else(scratch):
 
 
 def test_an_interrupt_stops_the_query_and_frees_the_stream(scratch):
-    import time
-
     scratch.engine.new()  # `udf` asks for the session that is there
     slow = F.udf(lambda text: time.sleep(30) or text, "string")
     orders = ingest(function=lambda events: events.withColumn("slow", slow("order_id")))
@@ -482,19 +484,8 @@ def test_an_interrupt_stops_the_query_and_frees_the_stream(scratch):
     running = scratch.start([orders])
     results = running.iter_results()
     timer_started = time.monotonic()
-
-    def interrupt_when_running():
-        deadline = time.monotonic() + 60
-        offsets = scratch.checkpoint(orders.name) / "offsets" / "0"
-        while not offsets.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        import _thread
-
-        _thread.interrupt_main()
-
-    import threading
-
-    threading.Thread(target=interrupt_when_running, daemon=True).start()
+    offsets = scratch.checkpoint(orders.name) / "offsets" / "0"
+    Thread(target=_interrupt_after, args=(offsets,), daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         list(results)
     assert time.monotonic() - timer_started < 60
@@ -505,6 +496,36 @@ def test_an_interrupt_stops_the_query_and_frees_the_stream(scratch):
     fast = ingest(function=lambda events: events.withColumn("slow", F.col("order_id")))
     scratch.run(fast)
     assert scratch.rows(fast, "order_id") == multiset([("o1",)])
+
+
+def test_a_lease_is_held_until_the_query_has_really_stopped(scratch, monkeypatch):
+    monkeypatch.setattr(progress, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(pipeline_run, "CANCEL_SECONDS", 0.3)
+    scratch.engine.new()  # `udf` asks for the session that is there
+    slow = F.udf(lambda text: time.sleep(8) or text, "string")
+    orders = ingest(function=lambda events: events.withColumn("slow", slow("order_id")))
+    scratch.arrive(orders, "events", [order(1)])
+    running = scratch.start([orders])
+    timer = Thread(target=_interrupt_after, args=(scratch.checkpoint(orders.name) / "offsets" / "0",))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        list(running.iter_results())
+    [query] = list(running._stream_runs.values())
+    records = StreamRecords(scratch.lake, orders.name)
+    while not query.stopped.is_set():
+        assert records.holder() is not None or query.stopped.wait(0.5)
+        time.sleep(0.05)
+    deadline = time.monotonic() + 10
+    while records.holder() is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _interrupt_after(path):
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    _thread.interrupt_main()
 
 
 def _a_b(a, b):
