@@ -162,8 +162,9 @@ def run_again(scratch, stream, *, changed=False):
     offset, commit = batches(scratch, stream)
     assert offset == commit
     name = shop()[stream].name
-    written = sorted(line.batch_id for line in StreamRecords(scratch.lake, name).ledger.lines())
-    assert written == list(range(commit + 1)), "the ledger has each batch once"
+    lines = sorted(StreamRecords(scratch.lake, name).ledger.lines(), key=lambda line: line.batch_id)
+    assert [line.batch_id for line in lines] == list(range(commit + 1)), "the ledger has each batch once"
+    assert all(line.rows_written is not None and line.delta_version is not None for line in lines)
 
 
 def filled(scratch, *streams):
@@ -301,6 +302,36 @@ def test_an_ingest_that_was_killed_anywhere(scratch, tmp_path, point, changed):
     run_again(scratch, "refunds", changed=changed)
     assert scratch.rows(refunds, "order_id") == expected_ingest()
     assert sum(scratch.quarantined(refunds).values()) == 2
+
+
+FIRST_RUNS = {
+    "windows": (expected_windows, ("start", "n")),
+    "visits": (expected_visits, ("customer", "start", "n")),
+    "paid": (expected_paid, ("order_id", "paid_at")),
+    "totals": (expected_totals, ("customer", "n", "amount")),
+    "copied": (expected_copied, ("order_id", "amount")),
+}
+
+
+@pytest.fixture(scope="module")
+def arrived(engine, tmp_path_factory):
+    """A lake in which both arrivals are ingested, and no other stream has ever run."""
+    folder = tmp_path_factory.mktemp("arrived")
+    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
+    filled(scratch)
+    return scratch
+
+
+@pytest.mark.parametrize(
+    "stream", ["windows", *(pytest.param(s, marks=campaign) for s in FIRST_RUNS if s != "windows")]
+)
+def test_a_first_run_that_was_killed_after_its_first_offsets(arrived, tmp_path, stream):
+    """The repair repeats batch 0, runs its no-data batch, and goes on: no attempt fails."""
+    expected, columns = FIRST_RUNS[stream]
+    killed_after_file(checkpoint_of(arrived, stream) / "offsets" / "0", arrived, stream, tmp_path)
+    assert batches(arrived, stream) == (0, -1), "killed too late: the batch is committed"
+    run_again(arrived, stream)
+    assert arrived.rows(shop()[stream], *columns) == expected()
 
 
 @campaign  # the test after this one is the same, with a snapshot
