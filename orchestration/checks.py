@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, MetadataValue
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.checkpoint import verify
+from pipelines.streaming.checkpoint.verify import verify
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.records.manifest import read_manifest
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.backlog import Backlog, backlog_of
-from pipelines.streaming.checkpoint import UNPINNED_PARTITIONS, Tail, verify
+from pipelines.streaming.checkpoint import Tail
+from pipelines.streaming.checkpoint.verify import UNPINNED_PARTITIONS, verify
 from pipelines.streaming.errors import CheckpointError, TerminalError
 from pipelines.streaming.records.manifest import Manifest, first_manifest, read_manifest
 from pipelines.streaming.run.tail import tail_of
