@@ -32,6 +32,7 @@ ROCKS = {
 }
 CHANGELOG = {**ROCKS, "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
 STATE_IDS = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "2"}
+FIVE_PARTITIONS = {"spark.sql.shuffle.partitions": "5"}
 NAMED = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.offsetLog.formatVersion": "2",
@@ -109,6 +110,14 @@ def _sessions(scene: Scene) -> DataFrame:
 
 def _running(scene: Scene) -> DataFrame:
     return scene.read().groupBy("kind").count()
+
+
+def _limit(scene: Scene) -> DataFrame:
+    return scene.read().limit(11)
+
+
+def _total(scene: Scene) -> DataFrame:
+    return scene.read().groupBy().count()
 
 
 def _join(scene: Scene) -> DataFrame:
@@ -247,6 +256,9 @@ CASES: dict[str, Case] = {
         needs=SPARK_4,
     ),
     "windows-ids-snapshots": Case(_windows, {**ROCKS, **STATE_IDS}, needs=SPARK_4),
+    "limit": Case(_limit, FIVE_PARTITIONS),
+    "limit-ids": Case(_limit, {**FIVE_PARTITIONS, **CHANGELOG, **STATE_IDS}, needs=SPARK_4),
+    "total": Case(_total, FIVE_PARTITIONS, mode="complete"),
     "running-complete": Case(_running, mode="complete"),
     "sessions": Case(_sessions),
     "sessions-rocksdb": Case(_sessions, CHANGELOG),

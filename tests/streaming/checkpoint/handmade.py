@@ -93,6 +93,21 @@ def operator(
     return write(folder / "v2" / "0", "v2\n" + json.dumps(fields))
 
 
+def schema(checkpoint: Path, *key_types: str, partition: int = 0) -> Path:
+    """Write the schema of operator 0: keys with fields of these types, values of one number."""
+    fields = [{"name": f"key{number}", "type": name} for number, name in enumerate(key_types)]
+    parts = ("v2", {"type": "struct", "fields": fields}, {"type": "struct", "fields": []})
+    version, key, value = (part if isinstance(part, str) else json.dumps(part) for part in parts)
+    chunk = struct.pack(">I", 1)
+    data = java_string(version) + chunk + java_string(key) + chunk + java_string(value)
+    return write(checkpoint / "state" / "0" / str(partition) / "_metadata" / "schema", data)
+
+
+def java_string(value: str) -> bytes:
+    """Return a string as DataOutputStream.writeUTF writes it."""
+    return struct.pack(">H", len(value)) + value.encode()
+
+
 def delta(checkpoint: Path, version: int, *, partition: int = 0, suffix: str = "delta") -> Path:
     return write(checkpoint / "state" / "0" / str(partition) / f"{version}.{suffix}", EMPTY_STREAM)
 

@@ -4,12 +4,9 @@ import pytest
 
 from pipelines.streaming.checkpoint import CheckpointFormatError
 from pipelines.streaming.checkpoint.format.schema_file import parse_schema
+from tests.streaming.checkpoint.handmade import java_string
 
 PARTS = ("key", "value", "encoder", "user_key")
-
-
-def java_string(value: str) -> bytes:
-    return len(value).to_bytes(2, "big") + value.encode()
 
 
 def schema(**broken: str) -> bytes:
@@ -24,7 +21,7 @@ def schema(**broken: str) -> bytes:
 
 
 def test_a_complete_schema_is_read_to_its_end() -> None:
-    assert parse_schema("schema", schema()) == 3
+    assert parse_schema("schema", schema()).version == 3
     for end in range(len(schema())):
         with pytest.raises(CheckpointFormatError):
             parse_schema("schema", schema()[:end])
@@ -35,7 +32,7 @@ def test_a_broken_part_is_refused_except_the_users_key(part: str) -> None:
     """Measured with Spark 4.2: it continues without the schema of the user's key."""
     data = schema(**{part: '{"type":"struct"'})
     if part == "user_key":
-        assert parse_schema("schema", data) == 3
+        assert parse_schema("schema", data).version == 3
     else:
         with pytest.raises(CheckpointFormatError, match="JSON"):
             parse_schema("schema", data)

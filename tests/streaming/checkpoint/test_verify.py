@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.streaming.checkpoint import inspect
 from pipelines.streaming.checkpoint.verify import Finding, verify
 from tests.streaming.checkpoint import handmade
 from tests.streaming.checkpoint.handmade import remove
@@ -268,6 +269,29 @@ def test_offsets_that_go_back(tmp_path: Path, before: object, after: object, wha
 def test_a_commit_that_lowers_the_watermark(tmp_path: Path) -> None:
     handmade.commit(handmade.stateful(tmp_path), 3, 20)  # its batch ran under 30
     assert codes(tmp_path, "quick") == [("error", "watermark-goes-back", "commits/3")]
+
+
+@pytest.mark.parametrize("key_types", [[], ["void"]])
+def test_an_operator_whose_rows_have_one_key_has_one_partition(tmp_path: Path, key_types: list[str]) -> None:
+    """Measured: the metadata of a global limit or aggregation has the shuffle partitions all the same."""
+    shutil.rmtree(handmade.stateful(tmp_path) / "state" / "0" / "1")
+    handmade.operator(tmp_path, partitions=5)
+    handmade.schema(tmp_path, *key_types)
+    for level in ("quick", "full"):
+        assert codes(tmp_path, level) == []
+    assert inspect(tmp_path).operators[0].operator.partitions == 1
+    remove(tmp_path / "state" / "0" / "0" / "3.delta")
+    assert codes(tmp_path, "quick") == [("error", "missing-state", "state/0/0/3.delta")]
+
+
+def test_an_operator_with_keys_has_the_partitions_of_its_metadata(tmp_path: Path) -> None:
+    """The pinned conf says two; Spark takes the metadata's number."""
+    handmade.schema(handmade.stateful(tmp_path), "string")
+    handmade.operator(tmp_path, partitions=3)
+    assert ("error", "missing-state", "state/0/2/1.delta") in codes(tmp_path, "quick")
+    for version in range(1, 5):
+        handmade.delta(tmp_path, version, partition=2)
+    assert codes(tmp_path, "quick") == []
 
 
 def test_a_missing_operator_of_several(tmp_path: Path) -> None:
