@@ -80,7 +80,7 @@ def next_start(offset: OffsetEntry | None, commit: CommitEntry | None, *, statef
         return NextStart("first_run", 0)
     if commit is None or commit.batch_id != offset.batch_id:
         return NextStart("repeat_batch", offset.batch_id)
-    if stateful and commit.next_watermark_ms > offset.watermark_ms:
+    if stateful and (commit.next_watermark_ms or 0) > offset.watermark_ms:
         return NextStart("no_data_batch", offset.batch_id + 1)
     return NextStart("continue", offset.batch_id + 1)
 
@@ -91,13 +91,13 @@ def next_watermark_ms(
     """Return the watermark of the next batch; None if it is unknown, or before any event.
 
     A repeated batch has the watermark of its own offsets, a later batch that of the last commit. Spark never
-    lowers the watermark, and writes 0 for none.
+    lowers the watermark, and writes 0 for none; before 2.4 it left the watermark out of the commit.
     """
     if start is None or offset is None:
         return None
     if start.kind == "repeat_batch" or commit is None:
         return offset.watermark_ms or None
-    return max(offset.watermark_ms, commit.next_watermark_ms) or None
+    return max(offset.watermark_ms, commit.next_watermark_ms or 0) or None
 
 
 def read_tail(path: str | os.PathLike[str]) -> Tail:

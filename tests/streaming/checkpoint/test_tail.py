@@ -150,7 +150,10 @@ def test_fields_that_old_versions_of_spark_left_out_have_a_default(tmp_path: Pat
     handmade.write(tmp_path / "commits" / "1", "v1")
     assert read_offset(tmp_path, 0).conf == {}
     assert read_offset(tmp_path, 1).watermark_ms == 5
-    assert read_commit(tmp_path, 1).next_watermark_ms == 0
+    assert read_commit(tmp_path, 0).next_watermark_ms is None
+    assert read_commit(tmp_path, 1).next_watermark_ms is None
+    tail = read_tail(tmp_path)
+    assert (tail.next_start, tail.next_watermark_ms) == (NextStart("continue", 2), 5)
 
 
 def test_state_ids_of_commits(tmp_path: Path) -> None:

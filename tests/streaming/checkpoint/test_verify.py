@@ -294,6 +294,16 @@ def test_an_operator_with_keys_has_the_partitions_of_its_metadata(tmp_path: Path
     assert codes(tmp_path, "quick") == []
 
 
+def test_a_commit_without_a_watermark_lowers_none(tmp_path: Path) -> None:
+    """Before Spark 2.4 a commit had no watermark: it is unknown, not zero."""
+    handmade.stateful(tmp_path)
+    for batch in (2, 3):
+        handmade.write(tmp_path / "commits" / str(batch), "v1\n{}")
+    for level in ("quick", "full"):
+        assert codes(tmp_path, level) == []
+    assert inspect(tmp_path).watermark_ms == 30
+
+
 def test_a_missing_operator_of_several(tmp_path: Path) -> None:
     handmade.stateful(tmp_path)
     (tmp_path / "state" / "0").rename(tmp_path / "state" / "1")

@@ -25,7 +25,12 @@ def check_tail_order(folder: Folder, inspection: Inspection, last: int, findings
                 "Restore both files from a copy before the next start.",
             )
     committed = readable_commit(folder, last - 1) if last else None
-    if latest is not None and committed is not None and latest.watermark_ms != committed.next_watermark_ms:
+    if (
+        latest is not None
+        and committed is not None
+        and committed.next_watermark_ms is not None
+        and committed.next_watermark_ms != latest.watermark_ms
+    ):
         findings.add(
             "warning",
             "watermark-mismatch",
@@ -39,6 +44,7 @@ def check_tail_order(folder: Folder, inspection: Inspection, last: int, findings
         latest is not None
         and commit is not None
         and commit.batch_id == latest.batch_id
+        and commit.next_watermark_ms is not None
         and commit.next_watermark_ms < latest.watermark_ms
     ):
         findings.add(
