@@ -149,12 +149,12 @@ def difference(expected: dict[str, Any], actual: dict[str, Any]) -> str:
     )
 
 
-def judge(checkpoint: Path) -> tuple[list[str], list[str], bool]:
+def judge(checkpoint: Path, sink_batch: int) -> tuple[list[str], list[str], bool]:
     """Return the codes of errors and of other findings at level full, and whether level quick has an error."""
-    full = verify(checkpoint, level="full").findings
+    full = verify(checkpoint, level="full", sink_batch=sink_batch).findings
     errors = sorted({finding.code for finding in full if finding.severity == "error"})
     others = sorted({finding.code for finding in full if finding.severity != "error"})
-    return errors, others, not verify(checkpoint, level="quick").sound
+    return errors, others, not verify(checkpoint, level="quick", sink_batch=sink_batch).sound
 
 
 def results_of(spark: Spark, version: str, case: str, scratch: Path) -> Iterator[Result]:
@@ -171,7 +171,9 @@ def results_of(spark: Spark, version: str, case: str, scratch: Path) -> Iterator
         shutil.rmtree(checkpoint, ignore_errors=True)
         shutil.copytree(kept, checkpoint)
 
-    errors, usual, _ = judge(checkpoint)
+    facts = json.loads((scratch / case / "facts.json").read_text())
+    sink_batch = max(entry["batchId"] for entry in facts["progress"])
+    errors, usual, _ = judge(checkpoint, sink_batch)
     expected = spark.start(case, scratch / case)
     restore()
     if errors or "error" in expected or spark.start(case, scratch / case) != expected:
@@ -181,7 +183,7 @@ def results_of(spark: Spark, version: str, case: str, scratch: Path) -> Iterator
     restore()
     for damage in track(list(chosen(checkpoint)), f"Spark {version}, {case}"):
         damage.apply(checkpoint)
-        errors, others, quick = judge(checkpoint)
+        errors, others, quick = judge(checkpoint, sink_batch)
         actual = spark.start(case, scratch / case)
         detail = actual.get("error") or difference(expected, actual)
         outcome = "fails" if "error" in actual else "differs" if detail else "continues"

@@ -240,8 +240,8 @@ state, only the files of the first partition):
 
 {damages}
 
-For each damage, `verify` checked the checkpoint, and Spark started the query on it with new input. The sink
-identifies batches by query id and number, as Delta does.
+For each damage, `verify` checked the checkpoint and compared it with the newest batch in the sink. Then Spark started
+the query on it with new input. The sink identifies batches by query id and number, as Delta does.
 
 - *Continues*: the start ended, and the rows that it added, the number of rows in its state and its watermark equal
   those of a start on the undamaged checkpoint.

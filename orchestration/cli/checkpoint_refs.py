@@ -64,7 +64,7 @@ class CheckpointRef:
 
     @property
     def sink_batch(self) -> int | None:
-        """The newest batch of this query in the stream's table; None if unknown."""
+        """The newest batch of this query in the stream's table, -1 if it has none; None if unknown."""
         if self.target is None or self.stream is None:
             return None
         from pipelines.streaming.checkpoint import CheckpointFormatError, read_tail
@@ -75,7 +75,10 @@ class CheckpointRef:
             query_id = read_tail(self.path).query_id
         except CheckpointFormatError:
             return None
-        return None if table is None or query_id is None else table.transaction_version(query_id)
+        if table is None or query_id is None:
+            return None
+        version = table.transaction_version(query_id)
+        return -1 if version is None else version
 
     def ledger(self) -> "Mapping[int, BatchRecord]":
         """Return the ledger's line for each batch of this generation."""

@@ -172,17 +172,25 @@ def test_another_lake(run, shop, tmp_path):
     assert document["path"] == str(checkpoint).replace("/lake/", "/other/")
 
 
-def test_the_table_of_the_stream_is_compared_with_its_checkpoint(run, shop):
+@pytest.mark.parametrize(
+    ("transactions", "code"),
+    [
+        ([(handmade.QUERY_ID, 5)], "sink-ahead"),
+        ([(handmade.QUERY_ID, 0)], "sink-behind"),
+        ([], "sink-behind"),
+    ],
+)
+def test_the_table_of_the_stream_is_compared_with_its_checkpoint(run, shop, transactions, code):
     has_run(shop, ORDERS, batches=2)
     write_deltalake(
         str(shop.target.lake.table(ORDERS)),
         pa.table({"n": [1]}),
-        commit_properties=CommitProperties(app_transactions=[Transaction(handmade.QUERY_ID, 5)]),
+        commit_properties=CommitProperties(app_transactions=[Transaction(*pair) for pair in transactions]),
     )
     for level in ([], ["--quick"]):
         status, out, _ = run("verify", "shop/orders", "--json", *level)
 
-        assert (status, [finding["code"] for finding in json.loads(out)["findings"]]) == (1, ["sink-ahead"])
+        assert (status, [finding["code"] for finding in json.loads(out)["findings"]]) == (1, [code])
 
 
 def test_history_has_rows_and_seconds_from_the_ledger(run, shop):

@@ -104,6 +104,8 @@ ERRORS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "a source entry empty": (empty("sources/0/2"), "empty-file", "sources/0/2"),
     "a delta missing": (deleted("state/0/1/3.delta"), "missing-state", "state/0/1/3.delta"),
     "a delta empty": (empty("state/0/1/3.delta"), "empty-file", "state/0/1/3.delta"),
+    "commits missing": (folder_deleted("commits"), "missing-commits", "commits"),
+    "two commits missing": (deleted("commits/2", "commits/3"), "several-uncommitted", "commits/2"),
     "an operator missing": (folder_deleted("state/0"), "missing-state", "state"),
     "a partition missing": (folder_deleted("state/0/1"), "missing-state", "state/0/1/1.delta"),
 }
@@ -124,7 +126,6 @@ HARMLESS: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "an older offset missing": (deleted("offsets/1"), ["offsets-gap"]),
     "an older offset truncated": (truncated("offsets/1"), ["unparseable-file"]),
     "an older commit missing": (deleted("commits/1"), ["commits-gap"]),
-    "commits missing": (folder_deleted("commits"), ["missing-commits"]),
     "older commits swapped": (swapped("commits/2", "commits/1"), ["watermark-mismatch"]),
     "source entries swapped": (swapped("sources/0/2", "sources/0/1"), ["wrong-entry", "wrong-entry"]),
     "source entry copied on": (copied("sources/0/3", "sources/0/4"), ["wrong-entry"]),
@@ -356,23 +357,91 @@ def test_leftovers_are_counted_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sink_batch", "committed", "expected"),
+    ("sink_batch", "last_commit", "expected"),
     [
-        (3, True, []),
-        (9, True, [("error", "sink-ahead")]),
-        (3, False, [("warning", "sink-has-uncommitted-batch")]),
-        (2, False, []),
-        (1, True, [("warning", "sink-behind")]),
+        (3, 3, []),
+        (9, 3, [("error", "sink-ahead")]),
+        (3, 2, [("warning", "sink-has-uncommitted-batch")]),
+        (2, 2, []),
+        (2, 3, [("error", "sink-behind")]),
+        (0, 2, [("error", "sink-behind")]),
+        (-1, 3, [("error", "sink-behind")]),
     ],
 )
-def test_the_sink_against_the_checkpoint(
-    tmp_path: Path, sink_batch: int, committed: bool, expected: list[tuple[str, str]]
+def test_the_table_against_the_checkpoint(
+    tmp_path: Path, sink_batch: int, last_commit: int, expected: list[tuple[str, str]]
 ) -> None:
     handmade.stateless(tmp_path)
-    if not committed:
-        remove(tmp_path / "commits" / "3")
+    for batch in range(last_commit + 1, 4):
+        remove(tmp_path / "commits" / str(batch))
     findings = codes(tmp_path, "quick", sink_batch=sink_batch)
     assert [(severity, code) for severity, code, _ in findings] == expected
+
+
+def test_a_table_that_is_older_than_its_checkpoint_is_compared_batch_by_batch(tmp_path: Path) -> None:
+    (finding,) = verify(handmade.stateless(tmp_path), level="quick", sink_batch=1).findings
+    assert (finding.code, finding.where) == ("sink-behind", "commits/3")
+    assert "Batch 3 is committed, and the newest batch in the table is 1" in finding.what
+    assert "batches 2 to 3" in finding.what
+
+
+@pytest.mark.parametrize(
+    ("sink_batch", "severity"), [(None, "error"), (0, "error"), (1, "error"), (2, "warning"), (3, "warning")]
+)
+@pytest.mark.parametrize("commits", [[], [0, 1]])
+def test_two_batches_without_a_commit_unless_the_table_has_the_earlier_one(
+    tmp_path: Path, sink_batch: int | None, severity: str, commits: list[int]
+) -> None:
+    """Spark repeats only the last one: the rows of the earlier one are lost unless they were written."""
+    handmade.stateless(tmp_path)
+    for batch in set(range(4)) - set(commits):
+        remove(tmp_path / "commits" / str(batch))
+    code = "several-uncommitted" if commits else "missing-commits"
+    for level in ("quick", "full"):
+        findings = verify(tmp_path, level=level, sink_batch=sink_batch).findings
+        assert [finding.severity for finding in findings if finding.code == code] == [severity]
+        assert all(finding.fix for finding in findings if finding.severity == "error")
+
+
+@pytest.mark.parametrize("sink_batch", [None, 2, 3])
+def test_the_advice_for_damaged_offsets_spares_batches_that_a_sink_has(
+    tmp_path: Path, sink_batch: int | None
+) -> None:
+    """Without offsets/3 the next start forms another batch 3, and a sink that has batch 3 skips its rows."""
+    remove(handmade.stateless(tmp_path) / "commits" / "3")
+    truncated("offsets/3")(tmp_path)
+    (finding,) = (
+        finding
+        for finding in verify(tmp_path, level="quick", sink_batch=sink_batch).findings
+        if finding.code == "unparseable-file"
+    )
+    if sink_batch == 3:
+        assert "Do not delete offsets/3: the table has batch 3" in finding.fix
+    else:
+        assert "delete offsets/3" in finding.fix
+        assert "quarantine" in finding.fix
+        assert "no sink has batch 3" in finding.fix
+    assert "skips" in finding.fix
+
+
+def test_the_advice_for_the_offsets_before_the_last_never_deletes_the_last(tmp_path: Path) -> None:
+    remove(handmade.stateless(tmp_path) / "commits" / "3")
+    truncated("offsets/2")(tmp_path)
+    fixes = {finding.where: finding.fix for finding in verify(tmp_path, level="quick").findings}
+    assert "delete" not in fixes["offsets/2"]
+
+
+@pytest.mark.parametrize("sink_batch", [None, 3])
+def test_the_advice_for_a_commit_without_offsets_spares_batches_that_a_sink_has(
+    tmp_path: Path, sink_batch: int | None
+) -> None:
+    remove(handmade.stateless(tmp_path) / "offsets" / "3")
+    findings = verify(tmp_path, level="quick", sink_batch=sink_batch).findings
+    (finding,) = (finding for finding in findings if finding.code == "commit-without-offsets")
+    if sink_batch == 3:
+        assert "Do not delete commits/3: the table has batch 3" in finding.fix
+    else:
+        assert "no sink has batch 3" in finding.fix
 
 
 def test_findings_are_sorted_by_severity_and_progress_reaches_its_end(tmp_path: Path) -> None:

@@ -13,10 +13,13 @@ from pipelines.streaming.checkpoint.verify.order import check_tail_order
 SHUFFLE_CONF = "spark.sql.shuffle.partitions"
 UNPINNED_PARTITIONS = "unpinned-partitions"
 """The code of the only error that `tidemill run` handles by itself."""
-RESTORE = "Restore it from a copy; without one, start over with a new checkpoint."
+START_OVER = "start over with a new checkpoint and empty tables"
+RESTORE = f"Restore it from a copy; without one, {START_OVER}."
 
 
-def check_logs(folder: Folder, inspection: Inspection, damage: Damage, findings: Findings) -> None:
+def check_logs(
+    folder: Folder, inspection: Inspection, damage: Damage, sink_batch: int | None, findings: Findings
+) -> None:
     """Check what the next start reads: `metadata`, the last two offsets, the last commit."""
     offsets = batches_in(folder, "offsets")
     commits = batches_in(folder, "commits")
@@ -29,17 +32,17 @@ def check_logs(folder: Folder, inspection: Inspection, damage: Damage, findings:
     for where in (f"offsets/{last}", f"offsets/{last - 1}" if last else ""):
         problem = damage.problem(where) if where else None
         if problem is not None:
-            why = "A start reads the last two offsets. " if where != f"offsets/{last}" else ""
-            findings.add_problem(
-                problem, consequence=f"{why}The next start fails.", fix=_fix_offsets(inspection, last)
-            )
+            newest = where == f"offsets/{last}"
+            why = "" if newest else "A start reads the last two offsets. "
+            fix = _fix_offsets(inspection, last, sink_batch) if newest else RESTORE
+            findings.add_problem(problem, consequence=f"{why}The next start fails.", fix=fix)
     if commits and (problem := damage.problem(f"commits/{commits[-1]}")):
         findings.add_problem(
             problem,
             consequence="The next start fails.",
             fix=f"Delete commits/{commits[-1]} and its checksum file: the batch is repeated over the same range.",
         )
-    _order(inspection, last, findings)
+    _order(inspection, last, sink_batch, findings)
     if inspection.next_start is not None:
         next_batch = inspection.next_start.batch_id
         orphaned_checksum(folder, f"offsets/{next_batch}", findings)
@@ -108,16 +111,24 @@ def _without_offsets(findings: Findings, commits: list[int]) -> None:
         )
 
 
-def _fix_offsets(inspection: Inspection, last: int) -> str:
-    if inspection.latest_committed_batch == last - 1:
+def _fix_offsets(inspection: Inspection, last: int, sink_batch: int | None) -> str:
+    """Return the fix for the newest offsets: a sink that has their batch skips any other batch of that number."""
+    if inspection.latest_committed_batch != last - 1:
+        return RESTORE
+    if sink_batch is not None and sink_batch >= last:
         return (
-            f"Restore it from a copy. Batch {last} is not committed: if the sink does not have it either, "
-            f"delete offsets/{last} and its checksum file, and the next start plans the batch again."
+            f"{RESTORE} Do not delete offsets/{last}: the table has batch {last}. The next start would form another "
+            f"batch {last} with a different range, which the table skips, and its rows would be lost."
         )
-    return RESTORE
+    return (
+        f"Restore it from a copy. Without one, delete offsets/{last} and its checksum file if no sink has batch "
+        f"{last}: neither the main table, nor the quarantine table, nor any further sink. The next start forms "
+        f"another batch {last} with a different range, and a sink that has batch {last} skips it and loses its rows. "
+        f"If a sink has batch {last}, {START_OVER}."
+    )
 
 
-def _order(inspection: Inspection, last: int, findings: Findings) -> None:
+def _order(inspection: Inspection, last: int, sink_batch: int | None, findings: Findings) -> None:
     committed = inspection.latest_committed_batch
     if committed is not None and committed > last:
         findings.add(
@@ -126,27 +137,51 @@ def _order(inspection: Inspection, last: int, findings: Findings) -> None:
             f"commits/{committed}",
             f"Batch {committed} is committed and has no offsets: the next start repeats batch {last} and fails "
             "when it commits that batch.",
-            f"Restore offsets/{committed}, or delete the commits after {last} if no such batch ever ran.",
+            _fix_commits(committed, last, sink_batch),
         )
-    elif committed is None and last > 0:
-        findings.add(
-            "warning",
-            "missing-commits",
-            "commits",
-            f"No batch is committed, and batch {last} is planned, which happens only after the commit of the "
-            f"previous batch. The next start repeats batch {last}; a sink that identifies batches skips it.",
+    elif last > 0 and (committed is None or committed < last - 1):
+        _uncommitted(inspection, last, sink_batch, findings)
+
+
+def _fix_commits(committed: int, last: int, sink_batch: int | None) -> str:
+    restore = f"Restore offsets/{committed} from a copy"
+    if sink_batch is not None and sink_batch > last:
+        return (
+            f"{restore}; without one, {START_OVER}. Do not delete commits/{committed}: the table has batch "
+            f"{sink_batch} and would skip another batch of that number."
         )
-    elif committed is not None and committed < last - 1:
-        by_id = inspection.latest_commit is not None and inspection.latest_commit.state_unique_ids is not None
-        findings.add(
-            "error" if by_id else "warning",
-            "several-uncommitted",
-            f"commits/{last - 1}",
-            f"Batches {committed + 1} to {last} have offsets and no commit; at most one batch should. The next "
-            f"start repeats only batch {last}"
-            + (", and the ids of the state before it are unknown." if by_id else "."),
-            f"Restore the commits up to {last - 1} from a copy." if by_id else "",
-        )
+    return (
+        f"{restore}. Without one, delete the commits after {last} and their checksum files if no sink has batch "
+        f"{last + 1} or a later one: neither the main table, nor the quarantine table, nor any further sink. A sink "
+        f"that has such a batch skips the next one of that number and loses its rows. In that case, {START_OVER}."
+    )
+
+
+def _uncommitted(inspection: Inspection, last: int, sink_batch: int | None, findings: Findings) -> None:
+    """Add two or more batches without a commit: Spark repeats only the last one."""
+    committed, commit = inspection.latest_committed_batch, inspection.latest_commit
+    by_id = commit is not None and commit.state_unique_ids is not None
+    written = sink_batch is not None and sink_batch >= last - 1
+    batches = (
+        f"No batch is committed, and batch {last} is planned, which happens after the commit of batch {last - 1}."
+        if committed is None
+        else f"Batches {committed + 1} to {last} have offsets and no commit; at most one batch should."
+    )
+    consequence = f"The next start repeats only batch {last}"
+    if by_id:
+        consequence += ", and the ids of the state before it are unknown."
+    elif written:
+        consequence += "; the table has the earlier batches."
+    else:
+        consequence += ": rows of the earlier batches are lost unless every sink has them."
+    error = by_id or not written
+    findings.add(
+        "error" if error else "warning",
+        "missing-commits" if committed is None else "several-uncommitted",
+        "commits" if committed is None else f"commits/{last - 1}",
+        f"{batches} {consequence}",
+        f"Restore the commits up to {last - 1} from a copy; without one, {START_OVER}." if error else "",
+    )
 
 
 def _unpinned_partitions(folder: Folder, inspection: Inspection, findings: Findings) -> None:

@@ -2,24 +2,27 @@
 
 from pipelines.streaming.checkpoint.inspection import Inspection
 from pipelines.streaming.checkpoint.verify.findings import Findings
+from pipelines.streaming.checkpoint.verify.logs import START_OVER
 
 
 def check_sink(inspection: Inspection, sink_batch: int, findings: Findings) -> None:
-    """Compare the newest batch in the main table with the newest batches of the checkpoint."""
-    last, committed = inspection.latest_offset_batch, inspection.latest_committed_batch
-    if last is None or sink_batch > last:
+    """Compare the newest batch in the main table, -1 for none, with the newest batches of the checkpoint."""
+    last, committed = (
+        -1 if batch is None else batch
+        for batch in (inspection.latest_offset_batch, inspection.latest_committed_batch)
+    )
+    if sink_batch > last:
         findings.add(
             "error",
             "sink-ahead",
             "offsets",
             f"The table has batch {sink_batch} of this query, and the checkpoint "
-            + ("has planned none" if last is None else f"ends at batch {last}")
+            + ("has planned none" if last < 0 else f"ends at batch {last}")
             + f": the table would skip every batch up to {sink_batch} as already written, and their rows would be "
             "lost.",
-            "Restore the checkpoint that belongs to the table, or start over with a new checkpoint, which has its "
-            "own query id.",
+            f"Restore the checkpoint that belongs to the table; without one, {START_OVER}.",
         )
-    elif committed is None or sink_batch > committed:
+    elif sink_batch > committed:
         findings.add(
             "warning",
             "sink-has-uncommitted-batch",
@@ -29,11 +32,20 @@ def check_sink(inspection: Inspection, sink_batch: int, findings: Findings) -> N
             "Run the stream: tidemill run executes such a batch without writing.",
         )
     elif sink_batch < committed:
+        first = sink_batch + 1
+        missing = f"batch {committed}" if first == committed else f"batches {first} to {committed}"
         findings.add(
-            "warning",
+            "error",
             "sink-behind",
             f"commits/{committed}",
-            f"Batch {committed} is committed, and the newest batch in the table is {sink_batch}. This is correct "
-            "if the batches between wrote nothing, and a loss if the table was replaced by an older one.",
-            "Compare the table's history with the checkpoint's.",
+            f"Batch {committed} is committed, and "
+            + (
+                f"the newest batch in the table is {sink_batch}"
+                if first
+                else "the table has none of its batches"
+            )
+            + ": the table is older than its checkpoint, as after a restore from a backup. The next start continues "
+            f"after batch {committed}, and the rows of {missing} stay missing.",
+            "Restore the table and the checkpoint of the same time, together with the stream's further tables; "
+            f"without them, {START_OVER}.",
         )

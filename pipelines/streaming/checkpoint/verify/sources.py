@@ -12,7 +12,7 @@ from pipelines.streaming.checkpoint.format.source_offset import SourceOffset
 from pipelines.streaming.checkpoint.inspection import Inspection
 from pipelines.streaming.checkpoint.verify.damage import Damage
 from pipelines.streaming.checkpoint.verify.findings import Findings
-from pipelines.streaming.checkpoint.verify.logs import RESTORE
+from pipelines.streaming.checkpoint.verify.logs import RESTORE, START_OVER
 
 
 def check_sources(folder: Folder, inspection: Inspection, damage: Damage, findings: Findings) -> None:
@@ -51,7 +51,7 @@ def _file_source(folder: Folder, source: SourceOffset, done: int, damage: Damage
             f"The offsets are at entry {offset}, and the source's log "
             + ("is missing" if newest is None else f"ends at entry {newest}")
             + ": the next start fails, or silently skips new files.",
-            "Restore the folder from a copy; without one, start over with a new checkpoint.",
+            f"Restore the folder from a copy; without one, {START_OVER}.",
         )
         return
     needed = needed_entries(entries)

@@ -61,8 +61,9 @@ def verify(
         path: The checkpoint.
         level: `quick`: what a start needs. `full`: every file.
         on_progress: Receives the bytes that are done and their total, at level `full`.
-        sink_batch: The newest batch of this query in the main table, if it is known: the version of the Delta
-            transaction with the query's id.
+        sink_batch: The newest batch of this query in the main table: the version of the Delta transaction with the
+            query's id, or -1 if the table has none. Every committed batch must have its transaction. None if the
+            table is unknown: it is then not compared.
 
     Raises:
         NotACheckpointError: The path is not a checkpoint.
@@ -85,7 +86,7 @@ def verify(
         history = check_history(folder, findings)
         offset_versions |= history[0]
         commit_versions |= history[1]
-    check_logs(folder, inspection, damage, findings)
+    check_logs(folder, inspection, damage, sink_batch, findings)
     check_sources(folder, inspection, damage, findings)
     check_operators(folder, inspection, damage, findings)
     StateCheck(folder, inspection, damage, findings).run()
