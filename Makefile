@@ -44,11 +44,11 @@ campaign: java $(READY) ## the long tests, and ten thousand cases of each that h
 	$(BIN)/tidemill jars fetch --broker
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
 
-damage: java $(READY) ## every file of many checkpoints damaged: `verify` against Spark, into docs/damage.md; takes hours
+damage: java $(READY) ## the damage campaign: `verify` against Spark on damaged checkpoints, into docs/damage.md; takes hours
 	$(BIN)/tidemill jars fetch --broker
-	$(BIN)/python -m tests.streaming.checkpoint.campaign
-	$(BIN)/python -m tests.streaming.checkpoint.campaign --spark 3.5
-	$(BIN)/python -m tests.streaming.checkpoint.report
+	$(BIN)/python -m bench.damage.campaign
+	$(BIN)/python -m bench.damage.campaign --spark 3.5
+	$(BIN)/python -m bench.damage.report
 
 bench: java jars ## the measurements of docs/performance.md
 	@set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS); done

@@ -1,9 +1,9 @@
-"""How long the checkpoint reader takes: 10,000 batches, a million files in the source's log.
+"""The speed of the checkpoint reader: 10,000 batches, a million files in the source's log.
 
-`python bench/checkpoint_reader.py [--batches N] [--files N] [--rounds N]` makes such a checkpoint in a temporary
-folder (offsets and commits, a source log with a compact entry of all files, sums beside every file, 100 versions
-of state in four partitions) and prints a markdown table. `inspect` and `verify --quick` are timed in a fresh
-process each, after its imports; `verify` is the wall time of its whole process.
+`python bench/checkpoint_reader.py [--batches N] [--files N] [--rounds N]` creates such a checkpoint in a temporary
+folder (offsets and commits, a source log with a compact entry of all files, a checksum file beside every file, 100
+versions of state in four partitions) and prints a Markdown table. `inspect` and `verify --quick` are timed in a
+fresh process each, after its imports; `verify` is the wall time of its whole process.
 """
 
 import argparse
@@ -28,18 +28,19 @@ CALLS = {
 
 
 def write(file: Path, data: bytes) -> None:
-    """A file and its Hadoop sums."""
+    """Write a file and its Hadoop checksums."""
     file.write_bytes(data)
-    sums = b"".join(struct.pack(">I", zlib.crc32(data[at : at + 512])) for at in range(0, len(data), 512))
-    (file.parent / f".{file.name}.crc").write_bytes(b"crc\0" + struct.pack(">I", 512) + sums)
+    chunks = (data[start : start + 512] for start in range(0, len(data), 512))
+    checksums = b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
+    (file.parent / f".{file.name}.crc").write_bytes(b"crc\0" + struct.pack(">I", 512) + checksums)
 
 
 def make(checkpoint: Path, batches: int, files: int) -> None:
-    """A sound checkpoint of so many batches and source files."""
+    """Create a sound checkpoint with that many batches and source files."""
     for folder in ("offsets", "commits", "sources/0"):
         (checkpoint / folder).mkdir(parents=True)
     write(checkpoint / "metadata", b'{"id":"5b1a9d0e-6f0c-4d7f-9c1a-0f6e2d3c4b5a"}')
-    each = files // batches
+    files_per_batch = files // batches
     lines: list[bytes] = []
     for batch in range(batches):
         header = {"batchWatermarkMs": batch, "batchTimestampMs": 1_700_000_000_000 + batch, "conf": CONF}
@@ -49,7 +50,7 @@ def make(checkpoint: Path, batches: int, files: int) -> None:
         entry = [
             f'{{"path":"file:///landing/ad-impressions/part-{batch:06}-{number:04}.json",'
             f'"timestamp":{1_700_000_000_000 + batch},"batchId":{batch}}}'.encode()
-            for number in range(each)
+            for number in range(files_per_batch)
         ]
         lines += entry
         compact = (batch + 1) % 10 == 0
@@ -71,11 +72,13 @@ def make(checkpoint: Path, batches: int, files: int) -> None:
 
 
 def milliseconds(call: str, checkpoint: Path) -> tuple[float, float]:
-    """Wall and processor time of one call and its JSON in a fresh process, after its imports."""
+    """Return the wall and CPU time of one call and its JSON in a fresh process, after its imports."""
     code = (
         "import json, sys, time\n"
-        "from pipelines.streaming.checkpoint import inspect, verify\n"
-        "from pipelines.streaming.checkpoint.document import inspect_document, verify_document\n"
+        "from pipelines.streaming.checkpoint import inspect\n"
+        "from pipelines.streaming.checkpoint.document import inspect_document\n"
+        "from pipelines.streaming.checkpoint.verify import verify\n"
+        "from pipelines.streaming.checkpoint.verify.document import verify_document\n"
         "wall, cpu = time.perf_counter(), time.process_time()\n"
         f"json.dumps({call})\n"
         "print((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000)\n"
@@ -87,9 +90,9 @@ def milliseconds(call: str, checkpoint: Path) -> tuple[float, float]:
 
 
 def peak_megabytes(checkpoint: Path) -> tuple[float, float]:
-    """Wall seconds and the highest resident memory of a full verify."""
+    """Return the wall seconds and the peak resident memory of a full verification."""
     code = (
-        "import resource, sys; from pipelines.streaming.checkpoint import verify; "
+        "import resource, sys; from pipelines.streaming.checkpoint.verify import verify; "
         "assert verify(sys.argv[1], level='full').sound; "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
@@ -102,24 +105,24 @@ def peak_megabytes(checkpoint: Path) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Makes the checkpoint, measures, prints the table."""
+    """Create the checkpoint, measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, default=10_000)
     parser.add_argument("--files", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=9)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "checkpoint"
-        make(checkpoint, given.batches, given.files)
-        print(f"| {given.batches:,} batches, {given.files:,} files | measured | aim |\n|---|---|---|")
+        make(checkpoint, options.batches, options.files)
+        print(f"| {options.batches:,} batches, {options.files:,} files | measured | goal |\n|---|---|---|")
         for name, call in CALLS.items():
-            rounds = [milliseconds(call, checkpoint) for _ in range(given.rounds)]
-            wall, cpu = (statistics.median(each) for each in zip(*rounds, strict=True))
+            rounds = [milliseconds(call, checkpoint) for _ in range(options.rounds)]
+            wall, cpu = (statistics.median(times) for times in zip(*rounds, strict=True))
             print(
-                f"| `checkpoint {name}`, beyond process start | {wall:.0f} ms ({cpu:.0f} ms of processor) | 150 ms |"
+                f"| `checkpoint {name}`, beyond process start | {wall:.0f} ms ({cpu:.0f} ms of CPU) | 150 ms |"
             )
-        took, megabytes = peak_megabytes(checkpoint)
-        print(f"| `checkpoint verify` (full) | {took:.1f} s | 60 s |")
+        seconds, megabytes = peak_megabytes(checkpoint)
+        print(f"| `checkpoint verify` (full) | {seconds:.1f} s | 60 s |")
         print(f"| peak memory of it | {megabytes:.0f} MB | 500 MB |")
 
 

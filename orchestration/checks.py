@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, MetadataValue
 
-from pipelines.streaming.checkpoint import verify
+from pipelines.streaming.checkpoint.verify import verify
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.records import StreamRecords
 

@@ -1,11 +1,11 @@
-"""`tidemill checkpoint`: look into checkpoints, judge and compare them, without a JVM."""
+"""`tidemill checkpoint`: inspect, verify and compare checkpoints without a JVM."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.checkpoint_refs import CheckpointRef, Place, one_subject, subjects
+from orchestration.cli.checkpoint_refs import CheckpointRef, TargetFlags, checkpoint_refs, one_checkpoint_ref
 from orchestration.cli.checkpoint_tables import (
     show_differences,
     show_history,
@@ -15,16 +15,16 @@ from orchestration.cli.checkpoint_tables import (
 from orchestration.cli.options import WRONG, AsJson, Kafka, LakeFolder, Landing, TargetName, print_json
 
 if TYPE_CHECKING:
-    from pipelines.streaming.checkpoint import Verdict
+    from pipelines.streaming.checkpoint.verify import Verdict
     from pipelines.streaming.records import BatchRecord
 
-app = typer.Typer(help="Look into checkpoints, judge and compare them.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, verify and compare checkpoints.", no_args_is_help=True)
 
 Which = Annotated[
     str,
     typer.Argument(
         metavar="PATH|SELECTION",
-        help="A checkpoint's folder, or a selection of streams such as ads/impressions.",
+        help="The folder of a checkpoint, or a selection of streams such as ads/impressions.",
         show_default=False,
     ),
 ]
@@ -40,39 +40,39 @@ def inspect(
     kafka: Kafka = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is in a checkpoint and what the next start will do. Exit status: 0, or 2 for no checkpoint."""
-    from pipelines.streaming.checkpoint import inspect as look
+    """Show the contents of a checkpoint and what the next start does. Exit status: 0, or 2 for no checkpoint."""
+    from pipelines.streaming.checkpoint import inspect as inspect_checkpoint
     from pipelines.streaming.checkpoint.document import inspect_document
 
-    meant = subjects(which, Place(target, lake, landing, kafka))
-    found = [look(subject.path) for subject in meant]
+    refs = checkpoint_refs(which, TargetFlags(target, lake, landing, kafka))
+    inspections = [inspect_checkpoint(ref.path) for ref in refs]
     if as_json:
-        _print_each(meant, [inspect_document(seen) for seen in found])
+        _print_documents(refs, [inspect_document(inspection) for inspection in inspections])
     else:
-        show_inspections(found)
+        show_inspections(inspections)
 
 
 @app.command()
 def verify(
     which: Which,
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Only what a start needs.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Check only what a start needs.")] = False,
     target: TargetName = None,
     lake: LakeFolder = None,
     landing: Landing = None,
     kafka: Kafka = None,
     as_json: AsJson = False,
 ) -> None:
-    """Whether the next start will work. Exit status: 0 sound, 1 an error was found, 2 no checkpoint."""
-    from pipelines.streaming.checkpoint.document import verify_document
+    """Check that the next start works. Exit status: 0 if it does, 1 for an error, 2 for no checkpoint."""
+    from pipelines.streaming.checkpoint.verify.document import verify_document
 
-    meant = subjects(which, Place(target, lake, landing, kafka))
-    found = [_verified(subject, quick=quick) for subject in meant]
+    refs = checkpoint_refs(which, TargetFlags(target, lake, landing, kafka))
+    verdicts = [_verified(ref, quick=quick) for ref in refs]
     if as_json:
-        _print_each(meant, [verify_document(verdict) for verdict in found])
+        _print_documents(refs, [verify_document(verdict) for verdict in verdicts])
     else:
-        show_verdicts(found)
-    if not all(verdict.sound for verdict in found):
+        show_verdicts(verdicts)
+    if not all(verdict.sound for verdict in verdicts):
         raise typer.Exit(WRONG)
 
 
@@ -80,27 +80,27 @@ def verify(
 def history(
     which: Which,
     *,
-    last: Annotated[int | None, typer.Option("--last", min=1, help="Only the newest N batches.")] = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, help="Show only the newest N batches.")] = None,
     target: TargetName = None,
     lake: LakeFolder = None,
     landing: Landing = None,
     kafka: Kafka = None,
     as_json: AsJson = False,
 ) -> None:
-    """Batch by batch: when, which offsets, which watermark; rows and seconds where a ledger tells them."""
-    from pipelines.streaming.checkpoint import history as batches_of
+    """Show each batch: its time, offsets and watermark, and its rows and seconds if a ledger has them."""
+    from pipelines.streaming.checkpoint import history as read_history
     from pipelines.streaming.checkpoint.document import history_document
 
-    subject = one_subject(which, Place(target, lake, landing, kafka))
-    batches, ledger = batches_of(subject.path, last=last), subject.ledger()
-    told = [_told(ledger.get(batch.batch_id)) for batch in batches]
+    ref = one_checkpoint_ref(which, TargetFlags(target, lake, landing, kafka))
+    batches, ledger = read_history(ref.path, last=last), ref.ledger()
+    measures = [_measures(ledger.get(batch.batch_id)) for batch in batches]
     if as_json:
-        document = history_document(subject.path, batches)
-        for batch, of_ledger in zip(document["batches"], told, strict=True):
-            batch.update(of_ledger)
-        _print_each([subject], [document])
+        document = history_document(ref.path, batches)
+        for batch, measure in zip(document["batches"], measures, strict=True):
+            batch.update(measure)
+        _print_documents([ref], [document])
     else:
-        show_history(batches, told)
+        show_history(batches, measures)
 
 
 @app.command()
@@ -114,29 +114,29 @@ def diff(
     kafka: Kafka = None,
     as_json: AsJson = False,
 ) -> None:
-    """What differs between two checkpoints. Exit status: 0 the same, 1 different, 2 no checkpoint."""
-    from pipelines.streaming.checkpoint import diff as differences_of
-    from pipelines.streaming.checkpoint import inspect as look
+    """Show the differences between two checkpoints. Exit status: 0 for none, 1 for some, 2 for no checkpoint."""
+    from pipelines.streaming.checkpoint import diff as find_differences
+    from pipelines.streaming.checkpoint import inspect as inspect_checkpoint
     from pipelines.streaming.checkpoint.document import diff_document
 
-    place = Place(target, lake, landing, kafka)
-    meant = [one_subject(which, place) for which in (a, b)]
-    first, second = (look(subject.path) for subject in meant)
-    found = differences_of(first, second)
+    flags = TargetFlags(target, lake, landing, kafka)
+    refs = [one_checkpoint_ref(which, flags) for which in (a, b)]
+    first, second = (inspect_checkpoint(ref.path) for ref in refs)
+    differences = find_differences(first, second)
     if as_json:
-        target_name = meant[0].identity["target"] or meant[1].identity["target"]
-        print_json(target=target_name, **diff_document(first, second, found))
+        target_name = refs[0].identity["target"] or refs[1].identity["target"]
+        print_json(target=target_name, **diff_document(first, second, differences))
     else:
-        show_differences(found)
-    if found:
+        show_differences(differences)
+    if differences:
         raise typer.Exit(WRONG)
 
 
-def _verified(subject: CheckpointRef, *, quick: bool) -> "Verdict":
-    from pipelines.streaming.checkpoint import verify as judge
+def _verified(ref: CheckpointRef, *, quick: bool) -> "Verdict":
+    from pipelines.streaming.checkpoint.verify import verify as verify_checkpoint
 
     if quick:
-        return judge(subject.path, level="quick", sink_batch=subject.sink_batch)
+        return verify_checkpoint(ref.path, level="quick", sink_batch=ref.sink_batch)
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
@@ -144,16 +144,16 @@ def _verified(subject: CheckpointRef, *, quick: bool) -> "Verdict":
     console = Console(stderr=True)
     # Without a terminal the bar would leave an empty line behind.
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(subject.path, total=None)
+        task = bar.add_task(ref.path, total=None)
 
         def progress(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        return judge(subject.path, level="full", on_progress=progress, sink_batch=subject.sink_batch)
+        return verify_checkpoint(ref.path, level="full", on_progress=progress, sink_batch=ref.sink_batch)
 
 
-def _told(record: "BatchRecord | None") -> dict[str, Any]:
-    """What the ledger says of a batch."""
+def _measures(record: "BatchRecord | None") -> dict[str, Any]:
+    """Return the measures of a batch in the ledger."""
     total = None if record is None else record.milliseconds.get("triggerExecution")
     return {
         "rows_read": None if record is None else record.rows_read,
@@ -162,10 +162,10 @@ def _told(record: "BatchRecord | None") -> dict[str, Any]:
     }
 
 
-def _print_each(meant: Sequence[CheckpointRef], documents: Sequence[dict[str, Any]]) -> None:
-    """Each checkpoint's document with whose it is: one as it is, several as a list in an object."""
-    each = [{**subject.identity, **document} for subject, document in zip(meant, documents, strict=True)]
-    if len(each) == 1:
-        print_json(**each[0])
+def _print_documents(refs: Sequence[CheckpointRef], documents: Sequence[dict[str, Any]]) -> None:
+    """Print each checkpoint's document with its stream: a single one as it is, several as a list in an object."""
+    identified = [{**ref.identity, **document} for ref, document in zip(refs, documents, strict=True)]
+    if len(identified) == 1:
+        print_json(**identified[0])
     else:
-        print_json(checkpoints=each)
+        print_json(checkpoints=identified)

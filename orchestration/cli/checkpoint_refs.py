@@ -1,4 +1,4 @@
-"""Which checkpoints `PATH|SELECTION` means, and what is known of them beside their own files."""
+"""The checkpoints that `PATH|SELECTION` selects, and what the lake knows about them."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The flags that say where streams are: those of `tidemill run`, so that its command line works here too.
+class TargetFlags:
+    """The target flags of `tidemill run`, so that its command line works here too.
 
     Attributes:
         target: The target's name.
-        lake: Another lake than the target's.
+        lake: A lake instead of the target's.
         landing: The folder that has every feed.
         kafka: The cluster that has every feed.
     """
@@ -34,19 +34,19 @@ class Place:
     kafka: str | None = None
 
     def __str__(self) -> str:
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return "".join(f" --{name} {value}" for name, value in given if value is not None)
+        flags = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return "".join(f" --{name} {value}" for name, value in flags if value is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRef:
-    """A checkpoint that a command means.
+    """A checkpoint that a command line selects.
 
     Attributes:
         path: Its folder.
-        target: The target in which a selection found it; None when it was named by its folder.
-        stream: The stream it belongs to; None likewise.
-        generation: That stream's active generation; None likewise.
+        target: The target of the selection; None if the command line names a folder.
+        stream: Its stream; None if the command line names a folder.
+        generation: The stream's active generation; None if the command line names a folder.
     """
 
     path: str
@@ -56,7 +56,7 @@ class CheckpointRef:
 
     @property
     def identity(self) -> dict[str, str | None]:
-        """Whose checkpoint it is, for `--json`."""
+        """The target and the stream, for `--json`."""
         return {
             "target": None if self.target is None else self.target.name,
             "stream": None if self.stream is None else str(self.stream.name),
@@ -64,7 +64,7 @@ class CheckpointRef:
 
     @property
     def sink_batch(self) -> int | None:
-        """The newest batch of this query in the stream's table; None where no table says."""
+        """The newest batch of this query in the stream's table, -1 if it has none; None if unknown."""
         if self.target is None or self.stream is None:
             return None
         from pipelines.streaming.checkpoint import CheckpointFormatError, read_tail
@@ -78,7 +78,7 @@ class CheckpointRef:
         return None if table is None else table.newest_batch
 
     def ledger(self) -> "Mapping[int, BatchRecord]":
-        """The ledger's line of each batch of this generation."""
+        """Return the ledger's line for each batch of this generation."""
         if self.target is None or self.stream is None:
             return {}
         from pipelines.streaming.records import StreamRecords
@@ -90,69 +90,71 @@ class CheckpointRef:
         }
 
 
-def subjects(which: str, place: Place) -> list[CheckpointRef]:
-    """The checkpoints that an argument means: a folder that is there, else those of a selection.
+def checkpoint_refs(which: str, flags: TargetFlags) -> list[CheckpointRef]:
+    """Return the checkpoints that an argument selects: an existing folder, else those of a selection.
 
-    Selected streams that have none yet are named on stderr and left out.
+    Selected streams without a checkpoint are named on stderr and left out.
 
     Raises:
-        ConfigurationError: there is no such checkpoint.
+        ConfigurationError: There is no such checkpoint.
     """
     from pipelines.streaming.checkpoint import NotACheckpointError
-    from pipelines.streaming.checkpoint.tail import opened
+    from pipelines.streaming.checkpoint.format.logs import open_checkpoint
 
     path = which.removeprefix("file://") if which.startswith("file:///") else which.removeprefix("file:")
-    # A selection has one slash at the most.
+    # A selection has at most one slash.
     is_path = which.startswith(("/", ".", "~", "file:")) or which.count("/") > 1
     is_path = is_path or Path(path).expanduser().exists()
-    found = [CheckpointRef(which)] if is_path else _selected(which, place)
-    for subject in found:
+    refs = [CheckpointRef(which)] if is_path else _selected(which, flags)
+    for ref in refs:
         try:
-            opened(subject.path)
+            open_checkpoint(ref.path)
         except NotACheckpointError as error:
-            fix, stream = error.fix, subject.stream
+            fix, stream = error.fix, ref.stream
             if stream is not None:
-                fix = f"`tidemill status {stream.name}` says what fixes it."
+                fix = f"Run `tidemill status {stream.name}`, which shows how to fix it."
             raise ConfigurationError(
                 error.what, stream=stream and stream.name, lost=error.lost, fix=fix
             ) from None
-    return found
+    return refs
 
 
-def one_subject(which: str, place: Place) -> CheckpointRef:
-    """The one checkpoint that an argument means.
+def one_checkpoint_ref(which: str, flags: TargetFlags) -> CheckpointRef:
+    """Return the one checkpoint that an argument selects.
 
     Raises:
-        ConfigurationError: it means none, or several.
+        ConfigurationError: The argument selects none, or several.
     """
-    found = subjects(which, place)
-    if len(found) > 1:
-        streams = ", ".join(str(subject.stream.name) for subject in found if subject.stream)
-        raise ConfigurationError(f"{which} means {len(found)} checkpoints ({streams}).", fix="Name one.")
-    return found[0]
+    refs = checkpoint_refs(which, flags)
+    if len(refs) > 1:
+        streams = ", ".join(str(ref.stream.name) for ref in refs if ref.stream)
+        raise ConfigurationError(
+            f"{which} selects {len(refs)} checkpoints ({streams}).", fix="Name one stream."
+        )
+    return refs[0]
 
 
-def _selected(which: str, place: Place) -> list[CheckpointRef]:
-    """The active checkpoints of the selected streams."""
+def _selected(which: str, flags: TargetFlags) -> list[CheckpointRef]:
+    """Return the active checkpoints of the selected streams."""
     from pipelines.streaming.records import StreamRecords
 
     resolved, streams = target_and_streams(
-        [which], target=place.target, lake=place.lake, landing=place.landing, kafka=place.kafka
+        [which], target=flags.target, lake=flags.lake, landing=flags.landing, kafka=flags.kafka
     )
-    found, absent = [], []
+    refs, absent = [], []
     for stream in streams:
         records = StreamRecords(resolved.lake, stream.name)
         manifest = records.manifest()
         number = 1 if manifest is None else manifest.active.number
         folder = records.checkpoint(number)
-        # A run that ended before its first query began leaves a manifest and no checkpoint.
+        # A run that ended before its first query leaves a manifest and no checkpoint.
         if manifest is None or (manifest.active.query_id is None and not folder.exists()):
             absent.append(str(stream.name))
         else:
-            found.append(CheckpointRef(str(folder), resolved, stream, number))
+            refs.append(CheckpointRef(str(folder), resolved, stream, number))
     if absent:
-        said = f"{', '.join(absent)}: no checkpoint yet in {resolved.lake.root}, as no query has run there."
-        if not found:
-            raise ConfigurationError(said, fix=f"Run it: tidemill run {which}{place}")
-        typer.secho(said, err=True, fg=typer.colors.YELLOW)
-    return found
+        message = f"{', '.join(absent)}: no checkpoint yet in {resolved.lake.root}, because no query has run."
+        if not refs:
+            raise ConfigurationError(message, fix=f"tidemill run {which}{flags}")
+        typer.secho(message, err=True, fg=typer.colors.YELLOW)
+    return refs

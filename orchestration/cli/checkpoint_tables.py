@@ -1,4 +1,4 @@
-"""What `tidemill checkpoint` shows to people: tables, findings and differences."""
+"""The output of `tidemill checkpoint` for people: tables, findings and differences."""
 
 import json
 import os
@@ -8,56 +8,57 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipelines.streaming.checkpoint import BatchHistory, Difference, Inspection, OperatorView, Verdict
+    from pipelines.streaming.checkpoint import BatchHistory, Difference, Inspection, OperatorView
+    from pipelines.streaming.checkpoint.verify import Verdict
 
 _PIPE_WIDTH = 240
-_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+_COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
-def show_inspections(found: "Sequence[Inspection]") -> None:
-    """What is in each checkpoint, and what its next start will do."""
+def show_inspections(inspections: "Sequence[Inspection]") -> None:
+    """Print the contents of each checkpoint and what its next start does."""
     console = _console()
-    for number, seen in enumerate(found):
+    for number, inspection in enumerate(inspections):
         if number:
             console.print()
-        _show_inspection(console, seen)
+        _show_inspection(console, inspection)
 
 
-def show_verdicts(found: "Sequence[Verdict]") -> None:
-    """The findings of each checkpoint, and whether it is sound."""
+def show_verdicts(verdicts: "Sequence[Verdict]") -> None:
+    """Print the findings and the verdict of each checkpoint."""
     console = _console()
-    for number, verdict in enumerate(found):
+    for number, verdict in enumerate(verdicts):
         if number:
             console.print()
         _show_verdict(console, verdict)
 
 
-def show_history(batches: "Sequence[BatchHistory]", told: Sequence[Mapping[str, Any]]) -> None:
-    """Batch by batch, a line for each source.
+def show_history(batches: "Sequence[BatchHistory]", measures: Sequence[Mapping[str, Any]]) -> None:
+    """Print each batch, one line per source.
 
     Args:
         batches: The batches, oldest first.
-        told: What the ledger says of each.
+        measures: The measures of each batch in the ledger.
     """
     from rich.markup import escape
 
     table = _table("Batch", "Planned", "Watermark", "Source", "From", "To", "Rows", "Seconds")
-    for batch, of_ledger in zip(batches, told, strict=True):
+    for batch, measure in zip(batches, measures, strict=True):
         name = str(batch.batch_id) if batch.committed else f"{batch.batch_id} (not committed)"
-        head = (name, _moment(batch.planned_ms), _moment(batch.watermark_ms))
-        tail = (_count(of_ledger["rows_read"]), _seconds(of_ledger["seconds"]))
+        head = (name, _moment(batch.planned_ms), _watermark(batch.watermark_ms, known=not batch.problem))
+        tail = (_count(measure["rows_read"]), _seconds(measure["seconds"]))
         ranges = [
             (source.end.key, (source.start and source.start.raw) or "-", source.end.raw or "-")
             for source in batch.sources
         ] or [("", "", "" if batch.problem is None else str(batch.problem))]
-        for number, cells in enumerate(ranges):
+        for line, cells in enumerate(ranges):
             middle = (escape(cell) for cell in cells)
-            table.add_row(*head, *middle, *tail) if number == 0 else table.add_row("", "", "", *middle)
+            table.add_row(*head, *middle, *tail) if line == 0 else table.add_row("", "", "", *middle)
     _console().print(table)
 
 
 def show_differences(differences: "Sequence[Difference]") -> None:
-    """What differs between two checkpoints."""
+    """Print the differences between two checkpoints."""
     from rich.markup import escape
 
     console = _console()
@@ -65,14 +66,15 @@ def show_differences(differences: "Sequence[Difference]") -> None:
         console.print("No difference.")
         return
     table = _table("What", "Name", "A", "B")
-    for each in differences:
-        values = (json.dumps(value) if value is not None else "-" for value in (each.a, each.b))
-        table.add_row(each.what, escape(each.name), *(escape(value) for value in values))
+    for difference in differences:
+        sides = (difference.a, difference.b)
+        values = (json.dumps(value) if value is not None else "-" for value in sides)
+        table.add_row(difference.what, escape(difference.name), *(escape(value) for value in values))
     console.print(table)
 
 
 def _console() -> "Console":
-    """Tables fold to the terminal; in a file or a pipe they keep their lines whole."""
+    """Return a console whose tables wrap on a terminal and keep long lines in a file or a pipe."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -81,48 +83,49 @@ def _console() -> "Console":
     return console
 
 
-def _show_inspection(console: "Console", seen: "Inspection") -> None:
+def _show_inspection(console: "Console", inspection: "Inspection") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from pipelines.streaming.checkpoint.describe import offset_in_words, start_in_words
+    from pipelines.streaming.checkpoint.describe import describe_offset, describe_start
 
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
     rows = {
-        "Checkpoint": seen.path,
-        "Query": seen.query_id or "unknown",
-        "Formats": f"offset log {_versions(seen.offset_log_versions)}, "
-        f"commit log {_versions(seen.commit_log_versions)}",
-        "Planned": _batch(seen.latest_offset_batch),
-        "Committed": _batch(seen.latest_committed_batch),
-        "Watermark": _moment(seen.watermark_ms) or "unknown",
-        "Next start": start_in_words(seen.next_start),
+        "Checkpoint": inspection.path,
+        "Query": inspection.query_id or "unknown",
+        "Formats": f"offset log {_versions(inspection.offset_log_versions)}, "
+        f"commit log {_versions(inspection.commit_log_versions)}",
+        "Planned": _batch(inspection.latest_offset_batch),
+        "Committed": _batch(inspection.latest_committed_batch),
+        "Watermark": _watermark(inspection.watermark_ms, known=inspection.next_start is not None)
+        or "unknown",
+        "Next start": describe_start(inspection.next_start),
     }
     for name, value in rows.items():
         facts.add_row(name, escape(value))
     console.print(facts)
-    if seen.sources:
+    if inspection.sources:
         console.print()
         sources = _table("Source", "Kind", "Read up to")
-        for source in seen.sources:
-            sources.add_row(escape(source.key), source.kind, escape(offset_in_words(source)))
+        for source in inspection.sources:
+            sources.add_row(escape(source.key), source.kind, escape(describe_offset(source)))
         console.print(sources)
-    if seen.operators:
+    if inspection.operators:
         console.print()
         operators = _table("Operator", "Stores", "Partitions", "Provider", "Version", "Kept", "Files", "Size")
-        for view in seen.operators:
+        for view in inspection.operators:
             operators.add_row(*(escape(cell) for cell in _operator_cells(view)))
         console.print(operators)
-    if seen.conf:
+    if inspection.conf:
         console.print()
         pinned = _table("Pinned setting", "Value")
-        for name, value in sorted(seen.conf.items()):
+        for name, value in sorted(inspection.conf.items()):
             pinned.add_row(escape(name), escape(value))
         console.print(pinned)
-    for problem in seen.problems:
-        console.print(f"[red]cannot be read[/] {escape(str(problem))}", soft_wrap=True)
+    for problem in inspection.problems:
+        console.print(f"[red]unreadable[/] {escape(str(problem))}", soft_wrap=True)
 
 
 def _operator_cells(view: "OperatorView") -> tuple[str, ...]:
@@ -141,21 +144,22 @@ def _operator_cells(view: "OperatorView") -> tuple[str, ...]:
 def _show_verdict(console: "Console", verdict: "Verdict") -> None:
     from rich.markup import escape
 
-    from pipelines.streaming.checkpoint.describe import start_in_words
+    from pipelines.streaming.checkpoint.describe import describe_start
 
-    seen = verdict.inspection
-    console.print(f"[bold]{escape(seen.path)}[/]", soft_wrap=True)
-    console.print(f"Next start: {escape(start_in_words(seen.next_start))}", soft_wrap=True)
+    inspection = verdict.inspection
+    console.print(f"[bold]{escape(inspection.path)}[/]", soft_wrap=True)
+    console.print(f"Next start: {escape(describe_start(inspection.next_start))}", soft_wrap=True)
     for finding in verdict.findings:
-        colour = _COLOURS[finding.severity]
+        color = _COLORS[finding.severity]
         where = f" {escape(finding.where)}" if finding.where else ""
-        console.print(f"[{colour}]{finding.severity}[/] [bold]{finding.code}[/]{where}", soft_wrap=True)
+        console.print(f"[{color}]{finding.severity}[/] [bold]{finding.code}[/]{where}", soft_wrap=True)
         console.print(f"    {escape(finding.what)}", soft_wrap=True)
         if finding.fix:
-            console.print(f"    Mend: {escape(finding.fix)}", soft_wrap=True)
+            console.print(f"    Fix: {escape(finding.fix)}", soft_wrap=True)
     errors = sum(finding.severity == "error" for finding in verdict.findings)
-    how = "what a start needs" if verdict.level == "quick" else "every file"
-    console.print(f"[green]Sound[/] ({how} was read)." if verdict.sound else f"[red]{errors} errors[/].")
+    scope = "what a start needs" if verdict.level == "quick" else "every file"
+    count = f"{errors} error" if errors == 1 else f"{errors} errors"
+    console.print(f"[green]Sound[/] ({scope} was read)." if verdict.sound else f"[red]{count}[/].")
 
 
 def _table(*columns: str) -> Any:
@@ -176,9 +180,13 @@ def _batch(batch: int | None) -> str:
 
 
 def _moment(milliseconds: int | None) -> str:
-    from pipelines.streaming.checkpoint.describe import time_in_words
+    from pipelines.streaming.checkpoint.describe import describe_time
 
-    return "" if milliseconds is None else time_in_words(milliseconds)
+    return "" if milliseconds is None else describe_time(milliseconds)
+
+
+def _watermark(milliseconds: int | None, *, known: bool) -> str:
+    return _moment(milliseconds) or ("none" if known else "")
 
 
 def _count(rows: int | None) -> str:

@@ -20,7 +20,7 @@ from dagster import (
 from orchestration.assets import pipeline_job, streaming_assets
 from orchestration.checks import CHECKPOINT_SOUND, WATERMARK
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
-from pipelines.streaming.checkpoint import Finding
+from pipelines.streaming.checkpoint.verify import Finding
 from pipelines.streaming.errors import DefinitionError, TerminalError, TransientError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import BatchRecord, StreamRecords

@@ -1,4 +1,4 @@
-"""`tidemill checkpoint` with a selection: the checkpoints of streams, where the lake keeps them, without a JVM."""
+"""`tidemill checkpoint` with a selection: the checkpoints of streams in the lake, without a JVM."""
 
 import json
 from dataclasses import replace
@@ -24,30 +24,30 @@ def shop(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Exit status, stdout and stderr of `tidemill checkpoint ...`."""
+    """Return the exit status, stdout and stderr of `tidemill checkpoint ...`."""
 
     def command(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["tidemill", "checkpoint", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             cli.main()
-        told = capsys.readouterr()
-        return int(ended.value.code or 0), told.out, " ".join(told.err.split())
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, " ".join(printed.err.split())
 
     return command
 
 
 def has_run(shop: Shop, stream: StreamName, *, batches: int = 2, generation: int = 1) -> Path:
-    """What runs of so many batches leave in the lake; gives the checkpoint."""
+    """Write what runs of that many batches leave in the lake; return the checkpoint."""
     lake = shop.target.lake
     first = first_manifest({}).with_active(query_id=handmade.QUERY_ID, ledger_batch=batches - 1)
-    lives = tuple(replace(first.active, number=number) for number in range(1, generation + 1))
-    StreamRecords(lake, stream).write_manifest(Manifest(generations=lives))
+    generations = tuple(replace(first.active, number=number) for number in range(1, generation + 1))
+    StreamRecords(lake, stream).write_manifest(Manifest(generations=generations))
     return handmade.stateful(lake.checkpoint(stream, generation), batches)
 
 
-def record(batch: int, *, generation: int = 1, **known: object) -> BatchRecord:
+def record(batch: int, *, generation: int = 1, **measures: object) -> BatchRecord:
     ids = {"batch_id": batch, "generation": generation, "query_id": handmade.QUERY_ID}
-    return BatchRecord(**ids, run_id=f"run-{generation}", started_at="", **known)
+    return BatchRecord(**ids, run_id=f"run-{generation}", started_at="", **measures)
 
 
 def test_one_stream(run, shop):
@@ -55,21 +55,25 @@ def test_one_stream(run, shop):
 
     status, out, err = run("inspect", "shop/orders", "--json")
 
-    told = json.loads(out)
+    document = json.loads(out)
     assert (status, err) == (0, "")
-    assert list(told)[:4] == ["schema_version", "target", "stream", "path"]
-    assert (told["target"], told["stream"], told["path"]) == ("dev", "shop/orders", str(checkpoint))
-    assert told["latest_committed_batch"] == 1
+    assert list(document)[:4] == ["schema_version", "target", "stream", "path"]
+    assert (document["target"], document["stream"], document["path"]) == (
+        "dev",
+        "shop/orders",
+        str(checkpoint),
+    )
+    assert document["latest_committed_batch"] == 1
     assert str(checkpoint) in run("inspect", "shop/orders")[1]
 
 
 def test_a_checkpoint_that_is_named_by_its_folder_has_no_stream(run, shop):
-    told = json.loads(run("inspect", has_run(shop, ORDERS), "--json")[1])
+    document = json.loads(run("inspect", has_run(shop, ORDERS), "--json")[1])
 
-    assert (told["target"], told["stream"]) == (None, None)
+    assert (document["target"], document["stream"]) == (None, None)
 
 
-def test_the_active_generation_is_meant(run, shop):
+def test_the_active_generation_is_selected(run, shop):
     has_run(shop, ORDERS)
     second = has_run(shop, ORDERS, generation=2)
 
@@ -83,14 +87,14 @@ def test_several_streams(run, shop, selection):
 
     status, out, _ = run("verify", selection, "--json")
 
-    told = json.loads(out)
-    assert (status, told["schema_version"]) == (1, 1)
-    assert {each["stream"]: each["sound"] for each in told["checkpoints"]} == {
+    document = json.loads(out)
+    assert (status, document["schema_version"]) == (1, 1)
+    assert {checkpoint["stream"]: checkpoint["sound"] for checkpoint in document["checkpoints"]} == {
         "shop/orders": True,
         "shop/unique": False,
     }
-    shown = run("verify", "--quick", selection)[1]
-    assert shown.index("checkpoints/shop/orders/1") < shown.index("checkpoints/shop/unique/1")
+    output = run("verify", "--quick", selection)[1]
+    assert output.index("checkpoints/shop/orders/1") < output.index("checkpoints/shop/unique/1")
 
 
 def test_a_stream_that_has_never_run(run, shop):
@@ -99,7 +103,7 @@ def test_a_stream_that_has_never_run(run, shop):
 
         assert (status, out) == (2, "")
         assert err.startswith(f"tidemill: shop/orders: no checkpoint yet in {shop.root}/lake")
-        assert err.endswith("Run it: tidemill run shop/orders")
+        assert err.endswith("tidemill run shop/orders")
 
 
 def test_a_stream_whose_first_run_ended_before_its_query(run, shop):
@@ -107,10 +111,10 @@ def test_a_stream_whose_first_run_ended_before_its_query(run, shop):
 
     status, _, err = run("verify", "shop/orders")
 
-    assert (status, "Run it: tidemill run shop/orders" in err) == (2, True)
+    assert (status, "tidemill run shop/orders" in err) == (2, True)
 
 
-def test_streams_that_have_never_run_are_named_beside_those_that_have(run, shop):
+def test_streams_that_have_never_run_are_named_on_stderr(run, shop):
     has_run(shop, ORDERS)
 
     status, out, err = run("verify", "shop", "--quick", "--json")
@@ -119,7 +123,7 @@ def test_streams_that_have_never_run_are_named_beside_those_that_have(run, shop)
     assert "shop/unique: no checkpoint yet" in err
 
 
-def test_a_checkpoint_that_is_gone(run, shop):
+def test_a_missing_checkpoint(run, shop):
     checkpoint = has_run(shop, ORDERS)
     checkpoint.rename(checkpoint.with_name("moved"))
 
@@ -139,14 +143,14 @@ def test_an_unknown_name(run):
 
 
 @pytest.mark.usefixtures("shop")
-def test_a_path_that_leads_nowhere_is_no_selection(run):
+def test_a_path_that_does_not_exist_is_not_a_selection(run):
     status, _, err = run("verify", "lake/checkpoints/shop/orders/1")
 
     assert status == 2
-    assert "lake/checkpoints/shop/orders/1 is not a checkpoint: there is no such folder" in err
+    assert "lake/checkpoints/shop/orders/1 is not a checkpoint: the folder does not exist" in err
 
 
-def test_a_folder_comes_before_a_selection_of_the_same_name(run, shop, monkeypatch):
+def test_a_folder_takes_precedence_over_a_selection_of_the_same_name(run, shop, monkeypatch):
     has_run(shop, ORDERS)
     handmade.stateless(shop.root / "elsewhere" / "shop")
     monkeypatch.chdir(shop.root / "elsewhere")
@@ -158,32 +162,40 @@ def test_another_lake(run, shop, tmp_path):
     checkpoint = has_run(shop, ORDERS)
     status, _, err = run("inspect", "shop/orders", "--lake", tmp_path / "other")
     assert (status, f"no checkpoint yet in {tmp_path}/other" in err) == (2, True)
-    assert err.endswith(f"Run it: tidemill run shop/orders --lake {tmp_path}/other")
+    assert err.endswith(f"tidemill run shop/orders --lake {tmp_path}/other")
     flags = ("--lake", tmp_path / "other", "--landing", tmp_path)
     assert run("verify", "shop/orders", *flags)[2].endswith(" ".join(map(str, flags)))
     (shop.root / "lake").rename(tmp_path / "other")
 
-    told = json.loads(run("inspect", "shop/orders", "--lake", tmp_path / "other", "--json")[1])
+    document = json.loads(run("inspect", "shop/orders", "--lake", tmp_path / "other", "--json")[1])
 
-    assert told["path"] == str(checkpoint).replace("/lake/", "/other/")
+    assert document["path"] == str(checkpoint).replace("/lake/", "/other/")
 
 
-def test_the_table_of_the_stream_is_compared_with_its_checkpoint(run, shop):
+@pytest.mark.parametrize(
+    ("transactions", "code"),
+    [
+        ([(handmade.QUERY_ID, 5)], "sink-ahead"),
+        ([(handmade.QUERY_ID, 0)], "sink-behind"),
+        ([], "sink-behind"),
+    ],
+)
+def test_the_table_of_the_stream_is_compared_with_its_checkpoint(run, shop, transactions, code):
     has_run(shop, ORDERS, batches=2)
     write_deltalake(
         str(shop.target.lake.table(ORDERS)),
         pa.table({"n": [1]}),
-        commit_properties=CommitProperties(app_transactions=[Transaction(handmade.QUERY_ID, 5)]),
+        commit_properties=CommitProperties(app_transactions=[Transaction(*pair) for pair in transactions]),
     )
     for level in ([], ["--quick"]):
         status, out, _ = run("verify", "shop/orders", "--json", *level)
 
-        assert (status, [finding["code"] for finding in json.loads(out)["findings"]]) == (1, ["sink-ahead"])
+        assert (status, [finding["code"] for finding in json.loads(out)["findings"]]) == (1, [code])
 
 
 def test_history_has_rows_and_seconds_from_the_ledger(run, shop):
     has_run(shop, ORDERS, batches=3, generation=2)
-    known = {
+    measures = {
         "rows_read": 1200,
         "rows_written": 1100,
         "milliseconds": {"addBatch": 2000, "triggerExecution": 2500},
@@ -192,18 +204,18 @@ def test_history_has_rows_and_seconds_from_the_ledger(run, shop):
         shop.target.lake,
         ORDERS,
         [
-            record(0, rows_read=9, rows_written=9),  # of an earlier life of the checkpoint
-            record(0, generation=2, **known),
+            record(0, rows_read=9, rows_written=9),  # of an earlier generation
+            record(0, generation=2, **measures),
             record(1, generation=2, rows_written=7, reconstructed=True),
         ],
     )
 
     status, out, _ = run("history", "shop/orders", "--json")
 
-    told = json.loads(out)
-    assert (status, told["target"], told["stream"]) == (0, "dev", "shop/orders")
-    of_ledger = ("batch_id", "rows_read", "rows_written", "seconds")
-    assert [tuple(batch[key] for key in of_ledger) for batch in told["batches"]] == [
+    document = json.loads(out)
+    assert (status, document["target"], document["stream"]) == (0, "dev", "shop/orders")
+    keys = ("batch_id", "rows_read", "rows_written", "seconds")
+    assert [tuple(batch[key] for key in keys) for batch in document["batches"]] == [
         (0, 1200, 1100, 2.5),
         (1, None, 7, None),
         (2, None, None, None),
@@ -220,7 +232,8 @@ def test_history_takes_one_checkpoint(run, shop):
     status, out, err = run("history", "shop")
 
     assert (status, out) == (2, "")
-    assert err == "tidemill: shop means 2 checkpoints (shop/orders, shop/unique). Name one."
+    assert err.startswith("tidemill: shop selects 2 checkpoints (shop/orders, shop/unique).")
+    assert err.endswith("Name one stream.")
 
 
 def test_diff_of_two_streams(run, shop):
@@ -228,7 +241,7 @@ def test_diff_of_two_streams(run, shop):
 
     status, out, _ = run("diff", "shop/orders", "shop/unique", "--json")
 
-    told = json.loads(out)
-    assert (status, told["same"]) == (1, False)
-    assert (told["target"], told["a"], told["b"]) == ("dev", str(a), str(b))
+    document = json.loads(out)
+    assert (status, document["same"]) == (1, False)
+    assert (document["target"], document["a"], document["b"]) == ("dev", str(a), str(b))
     assert run("diff", "shop/orders", a)[0] == 0

@@ -20,8 +20,13 @@ from urllib.parse import unquote
 
 from pipelines.streaming.backlog.count import Backlog
 from pipelines.streaming.checkpoint import SourceFile, SourceOffset
-from pipelines.streaming.checkpoint.files import Folder
-from pipelines.streaming.checkpoint.source_log import log_entries, needed_entries, read_entry, source_folder
+from pipelines.streaming.checkpoint.format.folder import Folder
+from pipelines.streaming.checkpoint.format.source_log import (
+    log_entries,
+    needed_entries,
+    read_entry,
+    source_folder,
+)
 from pipelines.streaming.errors import TerminalError
 
 _GLOB = re.compile(r"[*?\[{]")

@@ -1,15 +1,15 @@
-"""Offsets, watermarks and starts in plain words."""
+"""Descriptions of offsets, times and starts for people."""
 
 from datetime import UTC, datetime, timedelta
 
-from pipelines.streaming.checkpoint.source_offset import DeltaOffset, SourceOffset
+from pipelines.streaming.checkpoint.format.source_offset import DeltaOffset, SourceOffset
 from pipelines.streaming.checkpoint.tail import NextStart
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def offset_in_words(source: SourceOffset) -> str:
-    """Up to where a source is read."""
+def describe_offset(source: SourceOffset) -> str:
+    """Describe the offset up to which a source is read."""
     if source.raw is None:
         return "nothing yet"
     if source.kind == "file":
@@ -27,10 +27,8 @@ def offset_in_words(source: SourceOffset) -> str:
     return f"{source.rows} rows" if source.rows is not None else source.raw
 
 
-def time_in_words(milliseconds: int) -> str:
-    """Milliseconds since the epoch as ISO-8601 UTC; 0, Spark's word for no watermark yet, as `none`."""
-    if milliseconds == 0:
-        return "none"
+def describe_time(milliseconds: int) -> str:
+    """Return milliseconds since the epoch as ISO-8601 UTC."""
     try:
         moment = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -38,21 +36,21 @@ def time_in_words(milliseconds: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def start_in_words(start: NextStart | None) -> str:
-    """What the next start will do."""
+def describe_start(start: NextStart | None) -> str:
+    """Describe what the next start does."""
     if start is None:
-        return "unknown: the end of the logs cannot be read"
+        return "unknown: the end of the logs is unreadable"
     match start.kind:
         case "first_run":
-            return "begin: no batch was planned yet"
+            return "first run: no batch was planned yet"
         case "continue":
             return f"continue: new data becomes batch {start.batch_id}"
         case "repeat_batch":
-            return f"repeat batch {start.batch_id}: it was planned and is not committed"
+            return f"repeat batch {start.batch_id}: it was planned and not committed"
         case "no_data_batch":
             return (
-                f"continue: batch {start.batch_id} gives out what the watermark closed; by itself, "
-                "Spark does so only together with new data"
+                f"continue: batch {start.batch_id} emits the results that the watermark closed; "
+                "Spark alone runs it only together with new data"
             )
 
 
@@ -61,4 +59,4 @@ def _delta(delta: DeltaOffset) -> str:
         return f"snapshot of version {delta.version}, up to file {delta.index}"
     if delta.index >= 0:
         return f"version {delta.version}, up to file {delta.index}"
-    return f"all before version {delta.version}"
+    return f"everything before version {delta.version}"

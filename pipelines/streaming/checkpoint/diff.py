@@ -1,4 +1,4 @@
-"""What differs between two checkpoints: offsets, watermark, pinned settings, operators, state versions."""
+"""The differences between two checkpoints: offsets, watermark, settings, operators, state versions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from pipelines.streaming.checkpoint.inspection import Inspection, OperatorView
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not the same.
+    """One difference.
 
     Attributes:
-        what: `query`, `batch`, `watermark`, `source`, `conf`, `operator` or `format`.
-        name: Which one: a source's name, a setting, `operator 0`.
-        a: What the first checkpoint has; None where it has no such thing.
-        b: What the second has.
+        what: The kind: `query`, `batch`, `watermark`, `source`, `conf`, `operator` or `format`.
+        name: The name: of a source, of a setting, `operator 0`.
+        a: The value in the first checkpoint; None if it has none.
+        b: The value in the second checkpoint; None if it has none.
     """
 
     what: str
@@ -25,7 +25,7 @@ class Difference:
 
 
 def diff(a: Inspection, b: Inspection) -> tuple[Difference, ...]:
-    """The differences between two checkpoints; empty when they stand at the same place in the same way."""
+    """Return the differences between two checkpoints; empty if they are at the same point in the same state."""
     return tuple(difference for difference in _all(a, b) if difference.a != difference.b)
 
 
@@ -46,12 +46,12 @@ def _mapping(what: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[
         yield Difference(what, name, a.get(name), b.get(name))
 
 
-def _offsets(of: Inspection) -> dict[str, Any]:
-    return {source.key: source.value for source in of.sources}
+def _offsets(inspection: Inspection) -> dict[str, Any]:
+    return {source.key: source.value for source in inspection.sources}
 
 
-def _operators(of: Inspection) -> dict[str, Any]:
-    return {f"operator {view.operator.id}": _state(view) for view in of.operators}
+def _operators(inspection: Inspection) -> dict[str, Any]:
+    return {f"operator {view.operator.id}": _state(view) for view in inspection.operators}
 
 
 def _state(view: OperatorView) -> dict[str, Any]:

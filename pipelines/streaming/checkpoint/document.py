@@ -1,89 +1,81 @@
-"""What the commands print for programs: plain JSON values, with nothing left out that people see."""
+"""The JSON output of the commands, with everything that the tables show."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from pipelines.streaming.checkpoint.diff import Difference
-from pipelines.streaming.checkpoint.findings import Finding
+from pipelines.streaming.checkpoint.format.source_offset import SourceOffset
 from pipelines.streaming.checkpoint.history import BatchHistory
 from pipelines.streaming.checkpoint.inspection import Inspection, OperatorView
-from pipelines.streaming.checkpoint.source_offset import SourceOffset
-from pipelines.streaming.checkpoint.verify import Verdict
 
 SCHEMA_VERSION = 1
 
 
-def verify_document(verdict: Verdict) -> dict[str, Any]:
-    """`checkpoint verify --json`."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        **_checkpoint(verdict.inspection),
-        "offset_log_versions": list(verdict.offset_log_versions),
-        "commit_log_versions": list(verdict.commit_log_versions),
-        "level": verdict.level,
-        "findings": [_finding(finding) for finding in verdict.findings],
-        "sound": verdict.sound,
-    }
-
-
-def inspect_document(seen: Inspection) -> dict[str, Any]:
-    """`checkpoint inspect --json`: as `verify --json` without a judgement, with settings and sizes."""
+def inspect_document(inspection: Inspection) -> dict[str, Any]:
+    """Return the JSON of `checkpoint inspect`: that of `verify` without findings, with settings and sizes."""
     sizes = [
         {
             "versions": None if view.versions is None else list(view.versions),
             "files": view.files,
             "bytes": view.bytes,
         }
-        for view in seen.operators
+        for view in inspection.operators
     ]
-    document = {"schema_version": SCHEMA_VERSION, **_checkpoint(seen), "conf": dict(seen.conf)}
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        **checkpoint_fields(inspection),
+        "conf": dict(inspection.conf),
+    }
     document["operators"] = [
         {**operator, **size} for operator, size in zip(document["operators"], sizes, strict=True)
     ]
     document["problems"] = [
-        {"where": problem.where, "code": problem.code, "what": problem.what} for problem in seen.problems
+        {"where": problem.where, "code": problem.code, "what": problem.what}
+        for problem in inspection.problems
     ]
     return document
 
 
 def history_document(path: str, batches: Sequence[BatchHistory]) -> dict[str, Any]:
-    """`checkpoint history --json`, oldest batch first."""
+    """Return the JSON of `checkpoint history`, oldest batch first."""
     return {"schema_version": SCHEMA_VERSION, "path": path, "batches": [_batch(batch) for batch in batches]}
 
 
 def diff_document(a: Inspection, b: Inspection, differences: Sequence[Difference]) -> dict[str, Any]:
-    """`checkpoint diff --json`."""
+    """Return the JSON of `checkpoint diff`."""
     return {
         "schema_version": SCHEMA_VERSION,
         "a": a.path,
         "b": b.path,
         "differences": [
-            {"what": each.what, "name": each.name, "a": each.a, "b": each.b} for each in differences
+            {"what": difference.what, "name": difference.name, "a": difference.a, "b": difference.b}
+            for difference in differences
         ],
         "same": not differences,
     }
 
 
-def _checkpoint(seen: Inspection) -> dict[str, Any]:
-    start = seen.next_start
+def checkpoint_fields(inspection: Inspection) -> dict[str, Any]:
+    """Return the fields that `inspect` and `verify` share."""
+    start = inspection.next_start
     return {
-        "path": seen.path,
-        "query_id": seen.query_id,
-        "offset_log_versions": list(seen.offset_log_versions),
-        "commit_log_versions": list(seen.commit_log_versions),
-        "latest_offset_batch": seen.latest_offset_batch,
-        "latest_committed_batch": seen.latest_committed_batch,
-        "uncommitted_batches": list(seen.uncommitted_batches),
+        "path": inspection.path,
+        "query_id": inspection.query_id,
+        "offset_log_versions": list(inspection.offset_log_versions),
+        "commit_log_versions": list(inspection.commit_log_versions),
+        "latest_offset_batch": inspection.latest_offset_batch,
+        "latest_committed_batch": inspection.latest_committed_batch,
+        "uncommitted_batches": list(inspection.uncommitted_batches),
         "next_start": None if start is None else {"kind": start.kind, "batch_id": start.batch_id},
-        "watermark_ms": seen.watermark_ms,
-        "sources": [_source(source) for source in seen.sources],
-        "operators": [_operator(view) for view in seen.operators],
+        "watermark_ms": inspection.watermark_ms,
+        "sources": [_source(source) for source in inspection.sources],
+        "operators": [_operator(view) for view in inspection.operators],
     }
 
 
 def _source(source: SourceOffset) -> dict[str, Any]:
-    which = {"name": source.name} if source.name is not None else {"index": source.index}
-    return {**which, "kind": source.kind, "offset": source.value}
+    identity = {"name": source.name} if source.name is not None else {"index": source.index}
+    return {**identity, "kind": source.kind, "offset": source.value}
 
 
 def _operator(view: OperatorView) -> dict[str, Any]:
@@ -97,16 +89,6 @@ def _operator(view: OperatorView) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "code": finding.code,
-        "severity": finding.severity,
-        "where": finding.where,
-        "what": finding.what,
-        "fix": finding.fix,
-    }
-
-
 def _batch(batch: BatchHistory) -> dict[str, Any]:
     return {
         "batch_id": batch.batch_id,
@@ -114,8 +96,8 @@ def _batch(batch: BatchHistory) -> dict[str, Any]:
         "planned_ms": batch.planned_ms,
         "watermark_ms": batch.watermark_ms,
         "sources": [
-            {**_source(each.end), "start": None if each.start is None else each.start.value}
-            for each in batch.sources
+            {**_source(source.end), "start": None if source.start is None else source.start.value}
+            for source in batch.sources
         ],
         "problem": None if batch.problem is None else str(batch.problem),
     }

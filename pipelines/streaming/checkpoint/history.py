@@ -1,23 +1,23 @@
-"""Batch by batch: when it was planned, which offsets it read, under which watermark, whether it ended."""
+"""The batches of a checkpoint: when each was planned, its offsets, its watermark, and its commit."""
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipelines.streaming.checkpoint.errors import CheckpointFormatError
-from pipelines.streaming.checkpoint.files import Folder
-from pipelines.streaming.checkpoint.offsets import OffsetEntry
-from pipelines.streaming.checkpoint.source_offset import SourceOffset
-from pipelines.streaming.checkpoint.tail import batches_in, offset_entry, opened
+from pipelines.streaming.checkpoint.format.errors import CheckpointFormatError
+from pipelines.streaming.checkpoint.format.folder import Folder
+from pipelines.streaming.checkpoint.format.logs import batches_in, offset_entry, open_checkpoint
+from pipelines.streaming.checkpoint.format.offsets import OffsetEntry
+from pipelines.streaming.checkpoint.format.source_offset import SourceOffset
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """What one batch read of one source.
+    """The range that one batch read from one source.
 
     Attributes:
-        start: Where it began; None in the first batch, and where the batch before is not kept any more.
-        end: Up to where it read.
+        start: The start of the range; None in the first batch, and if the batch before is no longer kept.
+        end: The end of the range.
     """
 
     start: SourceOffset | None
@@ -26,15 +26,16 @@ class SourceRange:
 
 @dataclass(frozen=True, slots=True)
 class BatchHistory:
-    """One batch of which the offsets are still kept.
+    """One batch whose offsets are still kept.
 
     Attributes:
         batch_id: The batch.
-        committed: Whether it ended.
-        planned_ms: When it was planned, milliseconds since the epoch; None when the file cannot be read.
-        watermark_ms: The watermark it ran under, milliseconds since the epoch; None likewise.
-        sources: What it read.
-        problem: Why its offsets cannot be read; None when they can.
+        committed: True if it has a commit.
+        planned_ms: When it was planned, milliseconds since the epoch; None if the file is unreadable.
+        watermark_ms: Its watermark, milliseconds since the epoch; None before any event, or if the file is
+            unreadable.
+        sources: The ranges that it read.
+        problem: Why its offsets are unreadable; None if they are readable.
     """
 
     batch_id: int
@@ -46,16 +47,16 @@ class BatchHistory:
 
 
 def history(path: str | os.PathLike[str], *, last: int | None = None) -> tuple[BatchHistory, ...]:
-    """The batches of a checkpoint, oldest first.
+    """Return the batches of a checkpoint, oldest first.
 
     Args:
         path: The checkpoint.
-        last: Only so many of the newest; None: all that are kept (Spark keeps a hundred).
+        last: The number of newest batches to return; None for all that are kept (Spark keeps a hundred).
 
     Raises:
-        NotACheckpointError: the path is no checkpoint.
+        NotACheckpointError: The path is not a checkpoint.
     """
-    folder = opened(path)
+    folder = open_checkpoint(path)
     return tuple(_batches(folder, last))
 
 
@@ -72,7 +73,7 @@ def _batches(folder: Folder, last: int | None) -> Iterator[BatchHistory]:
                 batch_id=batch,
                 committed=batch in committed,
                 planned_ms=entry.timestamp_ms,
-                watermark_ms=entry.watermark_ms,
+                watermark_ms=entry.watermark_ms or None,
                 sources=tuple(
                     SourceRange(start.source(source.key) if start else None, source)
                     for source in entry.sources

@@ -1,7 +1,7 @@
-"""What is in a checkpoint, in one value: for `inspect`, and the frame of what `verify` answers.
+"""The contents of a checkpoint in one value: the answer of `inspect`, and the facts that `verify` judges.
 
-It reads the tail and lists the state. A file that cannot be read does not end it: what that file would have
-said is None, and the problem is listed.
+The inspection reads the tail and lists the state. An unreadable file does not stop it: the values from that
+file are None, and the problem is listed.
 """
 
 import os
@@ -10,28 +10,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from pipelines.streaming.checkpoint.commits import CommitEntry
-from pipelines.streaming.checkpoint.errors import CheckpointFormatError
-from pipelines.streaming.checkpoint.files import Folder
-from pipelines.streaming.checkpoint.offsets import OffsetEntry
-from pipelines.streaming.checkpoint.operators import (
+from pipelines.streaming.checkpoint.format.commits import CommitEntry
+from pipelines.streaming.checkpoint.format.errors import CheckpointFormatError
+from pipelines.streaming.checkpoint.format.folder import Folder
+from pipelines.streaming.checkpoint.format.logs import (
+    batches_in,
+    commit_entry,
+    newest,
+    offset_entry,
+    open_checkpoint,
+    query_id,
+)
+from pipelines.streaming.checkpoint.format.offsets import OffsetEntry
+from pipelines.streaming.checkpoint.format.operators import (
     Operator,
     operator_from_folders,
     operator_ids,
     read_operator,
 )
-from pipelines.streaming.checkpoint.source_offset import SourceOffset
-from pipelines.streaming.checkpoint.state_files import Provider, StateFile, provider_of
-from pipelines.streaming.checkpoint.tail import (
-    NextStart,
-    batches_in,
-    commit_entry,
-    newest,
-    next_start,
-    offset_entry,
-    opened,
-    query_id,
-)
+from pipelines.streaming.checkpoint.format.source_offset import SourceOffset
+from pipelines.streaming.checkpoint.format.state_files import Provider, StateFile, provider_of
+from pipelines.streaming.checkpoint.tail import NextStart, next_start, next_watermark_ms
 
 T = TypeVar("T")
 
@@ -41,14 +40,14 @@ _CONF_OF_4_2 = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 
 @dataclass(frozen=True, slots=True)
 class OperatorView:
-    """A stateful operator and what its folders hold.
+    """A stateful operator and the contents of its folders.
 
     Attributes:
-        operator: What its metadata say.
-        provider: Which state store provider wrote it; None when no state file is there.
+        operator: The operator, from its metadata.
+        provider: The state store provider that wrote its files; None without state files.
         version: The state version that the next start loads; None before the first batch.
-        versions: The oldest and the newest version that any of its files is of; None without files.
-        files: How many state files there are, over all stores and partitions.
+        versions: The oldest and the newest version of its files; None without files.
+        files: The number of state files in all stores and partitions.
         bytes: Their size.
     """
 
@@ -62,22 +61,23 @@ class OperatorView:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What is in a checkpoint.
+    """The contents of a checkpoint.
 
     Attributes:
-        path: The checkpoint, as it was given.
+        path: The checkpoint, as the caller gave it.
         query_id: Spark's id of the query; None without readable `metadata`.
         offset_log_versions: The format versions of the offset files that were read.
         commit_log_versions: The format versions of the commit files that were read.
-        latest_offset: The newest offsets; None without any, or when they cannot be read.
-        latest_commit: The newest commit, likewise.
+        latest_offset: The newest offsets; None without any, or if the file is unreadable.
+        latest_commit: The newest commit; None without any, or if the file is unreadable.
         latest_offset_batch: The newest batch with offsets.
         latest_committed_batch: The newest batch with a commit.
         uncommitted_batches: The batches that have offsets and come after the newest commit.
-        next_start: What the next start will do; None when the tail cannot be read.
-        watermark_ms: The watermark of the next batch, milliseconds since the epoch; None when unknown.
+        next_start: What the next start does; None if the tail is unreadable.
+        watermark_ms: The watermark of the next batch, milliseconds since the epoch; None before any event, or if
+            the tail is unreadable.
         operators: The stateful operators.
-        problems: The files that could not be read.
+        problems: The unreadable files.
     """
 
     path: str
@@ -96,31 +96,31 @@ class Inspection:
 
     @property
     def sources(self) -> tuple[SourceOffset, ...]:
-        """Up to where each source is planned."""
+        """The planned offset of each source."""
         return self.latest_offset.sources if self.latest_offset else ()
 
     @property
     def conf(self) -> Mapping[str, str]:
-        """The settings that the checkpoint pins: they win over the session's."""
+        """The settings that the checkpoint pins; they override the session's."""
         return self.latest_offset.conf if self.latest_offset else {}
 
     @property
     def since_spark_4_2(self) -> bool:
-        """Whether Spark 4.2 or a later one planned the last batch, told by a setting that only these pin."""
+        """True if Spark 4.2 or later planned the last batch: only these versions pin a certain setting."""
         return _CONF_OF_4_2 in self.conf
 
 
 def inspect(path: str | os.PathLike[str]) -> Inspection:
-    """What is in the checkpoint at a path.
+    """Return the contents of the checkpoint at a path.
 
     Raises:
-        NotACheckpointError: the path is no checkpoint.
+        NotACheckpointError: The path is not a checkpoint.
     """
-    return inspection_of(opened(path))
+    return inspect_folder(open_checkpoint(path))
 
 
-def inspection_of(folder: Folder) -> Inspection:
-    """What is in an opened checkpoint."""
+def inspect_folder(folder: Folder) -> Inspection:
+    """Return the contents of an opened checkpoint."""
     problems: list[CheckpointFormatError] = []
 
     def reading(read: Callable[[], T], fallback: T) -> T:
@@ -156,7 +156,7 @@ def inspection_of(folder: Folder) -> Inspection:
         latest_committed_batch=last_commit,
         uncommitted_batches=tuple(batch for batch in offsets if batch > committed),
         next_start=start,
-        watermark_ms=_watermark(start, offset, commit),
+        watermark_ms=next_watermark_ms(start, offset, commit),
         operators=tuple(
             view
             for operator in ids
@@ -166,17 +166,8 @@ def inspection_of(folder: Folder) -> Inspection:
     )
 
 
-def _watermark(start: NextStart | None, offset: OffsetEntry | None, commit: CommitEntry | None) -> int | None:
-    """A repeated batch runs under its own offsets' watermark, a later one under the last commit's."""
-    if start is None or offset is None:
-        return None
-    if start.kind == "repeat_batch" or commit is None:
-        return offset.watermark_ms
-    return max(offset.watermark_ms, commit.next_watermark_ms)
-
-
 def _operator(folder: Folder, operator: int, problems: list[CheckpointFormatError]) -> Operator:
-    """One operator: from its folders alone where its metadata cannot be read."""
+    """Return one operator: from its folders if its metadata is unreadable."""
     try:
         return read_operator(folder, operator)
     except CheckpointFormatError as problem:
@@ -184,23 +175,23 @@ def _operator(folder: Folder, operator: int, problems: list[CheckpointFormatErro
         return operator_from_folders(folder, operator)
 
 
-def _view(folder: Folder, described: Operator, start: NextStart | None) -> OperatorView:
+def _view(folder: Folder, operator: Operator, start: NextStart | None) -> OperatorView:
     files: list[StateFile] = []
     count = total = 0
-    for _, _, place in described.folders():
-        for item in folder.items(place):
+    for _, _, store in operator.folders():
+        for item in folder.items(store):
             file = StateFile.parse(item.name) if item.kind == "file" else None
             if file is not None:
                 files.append(file)
                 count += 1
                 total += item.size
-        for item in folder.items(f"{place}/SSTs"):
+        for item in folder.items(f"{store}/SSTs"):
             if item.kind == "file" and item.name.endswith(".sst"):
                 count += 1
                 total += item.size
     versions = [file.version for file in files]
     return OperatorView(
-        operator=described,
+        operator=operator,
         provider=provider_of(files),
         version=start.batch_id if start and start.batch_id > 0 else None,
         versions=(min(versions), max(versions)) if versions else None,

@@ -28,13 +28,13 @@ class SinkTable:
         path: Its folder.
         table_id: Its id; a table that was recreated has another one.
         version: Its newest version.
-        newest_batch: The newest batch of the query that it has; None where it has none.
+        newest_batch: The newest batch of the query that it has; -1 where it has none.
     """
 
     path: Path
     table_id: str
     version: int
-    newest_batch: int | None
+    newest_batch: int
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,9 @@ class StreamRecords:
         if table is None:
             return None
         newest = None if query_id is None else table.transaction_version(transaction_app_id(query_id, sink))
-        return SinkTable(path, str(table.metadata().id), table.version(), newest)
+        return SinkTable(
+            path, str(table.metadata().id), table.version(), newest_batch=-1 if newest is None else newest
+        )
 
     @property
     def control(self) -> Path:

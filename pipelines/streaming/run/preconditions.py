@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.checkpoint import UNPINNED_PARTITIONS, verify
+from pipelines.streaming.checkpoint.verify import UNPINNED_PARTITIONS, verify
 from pipelines.streaming.errors import CheckpointError, TerminalError
 from pipelines.streaming.records import Snapshot
 from pipelines.streaming.records.manifest import Manifest

@@ -63,7 +63,7 @@ class BatchWriter:
         if query_id is None:  # Spark has written it before the first batch
             raise CheckpointError("its checkpoint has no metadata file.", stream=self.records.stream)
         main = self.records.sink_table(query_id)
-        if main is not None and main.newest_batch is not None and main.newest_batch >= batch_id:
+        if main is not None and main.newest_batch >= batch_id:
             rows.write.format("noop").mode("overwrite").save()
             return
         rows.persist()

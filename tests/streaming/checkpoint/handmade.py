@@ -21,12 +21,13 @@ OLDER_CONF = {key: value for key, value in CONF.items() if "rowChecksum" not in 
 
 
 def write(file: Path, data: str | bytes) -> Path:
-    """A file with its Hadoop sums, as Spark leaves it on a local file system."""
+    """Write a file with its Hadoop checksums, as Spark does on a local file system."""
     raw = data.encode() if isinstance(data, str) else data
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(raw)
-    sums = b"".join(struct.pack(">I", zlib.crc32(raw[at : at + 512])) for at in range(0, len(raw), 512))
-    sidecar(file).write_bytes(b"crc\0" + struct.pack(">I", 512) + sums)
+    chunks = (raw[start : start + 512] for start in range(0, len(raw), 512))
+    checksums = b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
+    sidecar(file).write_bytes(b"crc\0" + struct.pack(">I", 512) + checksums)
     return file
 
 
@@ -35,7 +36,7 @@ def sidecar(file: Path) -> Path:
 
 
 def remove(file: Path) -> None:
-    """A file and its sums."""
+    """Delete a file and its checksums."""
     file.unlink()
     sidecar(file).unlink(missing_ok=True)
 
@@ -50,8 +51,8 @@ def offsets(
 ) -> Path:
     header = {"batchWatermarkMs": watermark, "batchTimestampMs": 1_700_000_000_000 + batch}
     header["conf"] = dict(CONF if conf is None else conf)
-    text = "\n".join(["v2" if named else "v1", json.dumps(header), *sources])
-    return write(checkpoint / "offsets" / str(batch), text)
+    lines = ["v2" if named else "v1", json.dumps(header), *sources]
+    return write(checkpoint / "offsets" / str(batch), "\n".join(lines))
 
 
 def commit(
@@ -67,7 +68,7 @@ def commit(
 def entry(
     checkpoint: Path, number: int, *, compact: bool = False, key: str = "0", batch: int | None = None
 ) -> Path:
-    """One file of a file source's log: one input file an entry."""
+    """Write one file of a file source's log: one input file per entry."""
     numbers = range(number + 1) if compact else [number if batch is None else batch]
     lines = [json.dumps({"path": f"file:///in/{n}.json", "timestamp": n, "batchId": n}) for n in numbers]
     name = f"{number}.compact" if compact else str(number)
@@ -82,14 +83,29 @@ def operator(
     name: str = "stateStoreSave",
     schema: Path | None = None,
 ) -> Path:
-    """The metadata of an operator; of version 2, which names its schema, where one is given."""
+    """Write the metadata of an operator; of version 2, which names the schema, if there is a schema."""
     store: dict[str, object] = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": partitions}
     fields = {"operatorInfo": {"operatorId": number, "operatorName": name}, "stateStoreInfo": [store]}
-    place = checkpoint / "state" / str(number) / "_metadata"
+    folder = checkpoint / "state" / str(number) / "_metadata"
     if schema is None:
-        return write(place / "metadata", "v1\n" + json.dumps(fields))
+        return write(folder / "metadata", "v1\n" + json.dumps(fields))
     store["stateSchemaFilePaths"] = [f"file:{schema}"]
-    return write(place / "v2" / "0", "v2\n" + json.dumps(fields))
+    return write(folder / "v2" / "0", "v2\n" + json.dumps(fields))
+
+
+def schema(checkpoint: Path, *key_types: str, partition: int = 0) -> Path:
+    """Write the schema of operator 0: keys with fields of these types, values of one number."""
+    fields = [{"name": f"key{number}", "type": name} for number, name in enumerate(key_types)]
+    parts = ("v2", {"type": "struct", "fields": fields}, {"type": "struct", "fields": []})
+    version, key, value = (part if isinstance(part, str) else json.dumps(part) for part in parts)
+    chunk = struct.pack(">I", 1)
+    data = java_string(version) + chunk + java_string(key) + chunk + java_string(value)
+    return write(checkpoint / "state" / "0" / str(partition) / "_metadata" / "schema", data)
+
+
+def java_string(value: str) -> bytes:
+    """Return a string as DataOutputStream.writeUTF writes it."""
+    return struct.pack(">H", len(value)) + value.encode()
 
 
 def delta(checkpoint: Path, version: int, *, partition: int = 0, suffix: str = "delta") -> Path:
@@ -97,7 +113,7 @@ def delta(checkpoint: Path, version: int, *, partition: int = 0, suffix: str = "
 
 
 def stateless(checkpoint: Path, batches: int = 4) -> Path:
-    """A file source read in so many batches, all committed."""
+    """Write the checkpoint of a file source that was read in that many batches, all committed."""
     write(checkpoint / "metadata", json.dumps({"id": QUERY_ID}))
     for batch in range(batches):
         entry(checkpoint, batch)
@@ -107,7 +123,7 @@ def stateless(checkpoint: Path, batches: int = 4) -> Path:
 
 
 def stateful(checkpoint: Path, batches: int = 4) -> Path:
-    """The same with one operator of two partitions, whose watermark moves by 10 ms a batch but the last."""
+    """Add one operator of two partitions, and a watermark that moves by 10 ms per batch except the last."""
     stateless(checkpoint, batches)
     for batch in range(batches):
         offsets(checkpoint, batch, json.dumps({"logOffset": batch}), watermark=10 * batch)

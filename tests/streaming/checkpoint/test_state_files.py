@@ -1,9 +1,9 @@
-"""Which files a state version is rebuilt from, told by names."""
+"""The files that a state version is rebuilt from, by their names."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.streaming.checkpoint.state_files import StateFile, rebuilds, rebuilds_by_id
+from pipelines.streaming.checkpoint.format.state_files import StateFile, rebuilds, rebuilds_by_id
 
 
 def files(*names: str) -> list[StateFile]:
@@ -19,7 +19,7 @@ def test_names() -> None:
         assert StateFile.parse(name) is None
 
 
-def test_the_newest_whole_state_and_the_changes_after_it() -> None:
+def test_the_newest_snapshot_and_the_changes_after_it() -> None:
     have = files("1.delta", "2.delta", "2.snapshot", "3.delta", "4.delta", "5.snapshot", "5.delta")
     ways = list(rebuilds(have, 4, "hdfs"))
     assert [file.name for file in ways[0].files] == ["2.snapshot", "3.delta", "4.delta"]
@@ -32,7 +32,7 @@ def test_missing_changes_are_named_and_few() -> None:
     assert way.missing == ("1.changelog", "2.changelog", "3.changelog")
 
 
-def test_ids_choose_among_attempts() -> None:
+def test_ids_select_one_of_several_attempts() -> None:
     have = files("1_a.changelog", "1_x.changelog", "2_b.zip", "2_y.zip", "3_c.changelog")
     ways = list(rebuilds_by_id(have, 3, "c", {2: "b", 1: "a"}))
     assert [file.name for file in ways[0].files] == ["2_b.zip", "3_c.changelog"]

@@ -1,4 +1,4 @@
-"""What a checkpoint's logs say, and what the next start does."""
+"""The logs of a checkpoint, and what the next start does."""
 
 import json
 from pathlib import Path
@@ -13,10 +13,12 @@ from pipelines.streaming.checkpoint import (
     NotACheckpointError,
     file_source_paths,
     history,
+    inspect,
     offset_batches,
     read_commit,
     read_offset,
     read_tail,
+    read_tail_or_empty,
 )
 from tests.streaming.checkpoint import handmade
 
@@ -31,10 +33,10 @@ def test_a_new_folder_with_metadata_alone_begins(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_what_is_no_checkpoint_says_so(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_folder_that_is_not_a_checkpoint_is_refused(tmp_path: Path, exists: bool) -> None:
     folder = tmp_path / "tables"
-    if there:
+    if exists:
         (folder / "_delta_log").mkdir(parents=True)
     with pytest.raises(NotACheckpointError, match="is not a checkpoint"):
         read_tail(folder)
@@ -47,7 +49,7 @@ def test_a_committed_batch_continues(tmp_path: Path) -> None:
     assert not tail.stateful
 
 
-def test_an_uncommitted_batch_is_repeated_and_its_start_is_known(tmp_path: Path) -> None:
+def test_an_uncommitted_batch_is_repeated_and_its_start_offset_is_known(tmp_path: Path) -> None:
     handmade.remove(handmade.stateless(tmp_path) / "commits" / "3")
     tail = read_tail(tmp_path)
     assert tail.next_start == NextStart("repeat_batch", 3)
@@ -66,6 +68,32 @@ def test_a_watermark_that_moved_means_nothing_without_state(tmp_path: Path) -> N
     handmade.stateless(tmp_path)
     handmade.commit(tmp_path, 3, watermark=31)
     assert read_tail(tmp_path).next_start == NextStart("continue", 4)
+
+
+def test_a_missing_checkpoint_has_an_empty_tail(tmp_path: Path) -> None:
+    tail = read_tail_or_empty(tmp_path / "nowhere")
+    assert tail.next_start == NextStart("first_run", 0)
+    assert (tail.query_id, tail.next_watermark_ms, tail.stateful) == (None, None, False)
+    checkpoint = handmade.stateful(tmp_path / "checkpoint")
+    assert read_tail_or_empty(checkpoint) == read_tail(checkpoint)
+
+
+def test_the_watermark_of_the_next_batch(tmp_path: Path) -> None:
+    """It is the last commit's, or that of the repeated batch's own offsets; none before any event."""
+    assert read_tail(handmade.stateless(tmp_path / "none")).next_watermark_ms is None
+    checkpoint = handmade.stateful(tmp_path / "some")
+    for ended, watermark in ((True, 31), (False, 30)):
+        handmade.commit(checkpoint, 3, watermark=31)
+        if not ended:
+            handmade.remove(checkpoint / "commits" / "3")
+        assert read_tail(checkpoint).next_watermark_ms == watermark
+        assert inspect(checkpoint).watermark_ms == watermark
+
+
+def test_zero_is_no_watermark_in_an_inspection_and_in_the_history(tmp_path: Path) -> None:
+    checkpoint = handmade.stateless(tmp_path, 1)
+    assert inspect(checkpoint).watermark_ms is None
+    assert history(checkpoint)[0].watermark_ms is None
 
 
 def test_every_kind_of_offset(tmp_path: Path) -> None:
@@ -112,8 +140,8 @@ def test_named_sources_are_split_at_the_first_colon(tmp_path: Path) -> None:
     assert read.source("other") is None
 
 
-def test_what_old_sparks_left_out_has_a_default(tmp_path: Path) -> None:
-    """Spark 2.0 wrote no second line, 2.1 no conf, and commits of the version alone."""
+def test_fields_that_old_versions_of_spark_left_out_have_a_default(tmp_path: Path) -> None:
+    """Spark 2.0 wrote no second line, 2.1 no conf, and commits with only the version."""
     handmade.write(tmp_path / "offsets" / "0", 'v1\n\n{"logOffset":0}')
     handmade.write(
         tmp_path / "offsets" / "1", 'v1\n{"batchWatermarkMs":5,"batchTimestampMs":6}\n{"logOffset":1}'
@@ -122,7 +150,10 @@ def test_what_old_sparks_left_out_has_a_default(tmp_path: Path) -> None:
     handmade.write(tmp_path / "commits" / "1", "v1")
     assert read_offset(tmp_path, 0).conf == {}
     assert read_offset(tmp_path, 1).watermark_ms == 5
-    assert read_commit(tmp_path, 1).next_watermark_ms == 0
+    assert read_commit(tmp_path, 0).next_watermark_ms is None
+    assert read_commit(tmp_path, 1).next_watermark_ms is None
+    tail = read_tail(tmp_path)
+    assert (tail.next_start, tail.next_watermark_ms) == (NextStart("continue", 2), 5)
 
 
 def test_state_ids_of_commits(tmp_path: Path) -> None:
@@ -133,7 +164,7 @@ def test_state_ids_of_commits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code"),
+    ("content", "code"),
     [
         ("", "empty-file"),
         ("v1", "truncated-file"),
@@ -149,8 +180,8 @@ def test_state_ids_of_commits(tmp_path: Path) -> None:
         ("v2\n{}\nno colon", "unparseable-file"),
     ],
 )
-def test_damaged_offsets_have_a_code(tmp_path: Path, text: str, code: str) -> None:
-    handmade.write(tmp_path / "offsets" / "0", text)
+def test_damaged_offsets_have_a_code(tmp_path: Path, content: str, code: str) -> None:
+    handmade.write(tmp_path / "offsets" / "0", content)
     with pytest.raises(CheckpointFormatError) as caught:
         read_offset(tmp_path, 0)
     assert (caught.value.code, caught.value.where) == (code, "offsets/0")
@@ -158,37 +189,37 @@ def test_damaged_offsets_have_a_code(tmp_path: Path, text: str, code: str) -> No
 
 def test_an_unknown_version_is_refused_by_number(tmp_path: Path) -> None:
     handmade.write(tmp_path / "commits" / "0", "v3\n{}")
-    with pytest.raises(CheckpointFormatError, match="format version 3; versions 1 to 2"):
+    with pytest.raises(CheckpointFormatError, match="format version 3; versions 1 to 2 are supported"):
         read_commit(tmp_path, 0)
 
 
-def test_a_batch_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_batch(tmp_path: Path) -> None:
     with pytest.raises(FileAbsentError):
         read_offset(handmade.stateless(tmp_path), 9)
 
 
-def test_temporary_files_and_sums_are_no_batches(tmp_path: Path) -> None:
+def test_temporary_files_and_checksums_are_not_batches(tmp_path: Path) -> None:
     handmade.stateless(tmp_path, 2)
     for name in (".9.1b3e.tmp", "9.tmp", "007", "+9", "-1", "٣"):
         (tmp_path / "offsets" / name).write_text("v1")
     assert offset_batches(tmp_path) == [0, 1]
 
 
-def test_a_compacted_source_log_gives_each_file_once(tmp_path: Path) -> None:
+def test_a_compacted_source_log_yields_each_file_once(tmp_path: Path) -> None:
     handmade.stateless(tmp_path, 9)
     handmade.entry(tmp_path, 9, compact=True)
     handmade.entry(tmp_path, 10)
     assert list(file_source_paths(tmp_path, "0")) == [f"file:///in/{number}.json" for number in range(11)]
 
 
-def test_history_gives_ranges_and_goes_on_after_a_damaged_file(tmp_path: Path) -> None:
+def test_history_has_ranges_and_continues_after_a_damaged_file(tmp_path: Path) -> None:
     handmade.remove(handmade.stateless(tmp_path) / "commits" / "3")
     (tmp_path / "offsets" / "1").write_text("")
-    found = history(tmp_path)
-    assert [batch.committed for batch in found] == [True, True, True, False]
-    assert found[1].problem is not None
-    assert found[2].sources[0].start is None
-    last = found[3].sources[0]
+    batches = history(tmp_path)
+    assert [batch.committed for batch in batches] == [True, True, True, False]
+    assert batches[1].problem is not None
+    assert batches[2].sources[0].start is None
+    last = batches[3].sources[0]
     assert last.start is not None
     assert (last.start.log_offset, last.end.log_offset) == (2, 3)
     assert [batch.batch_id for batch in history(tmp_path, last=1)] == [3]

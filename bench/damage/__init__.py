@@ -1,0 +1,1 @@
+"""The damage campaign: damaged checkpoints, judged by `verify` and started with Spark."""
