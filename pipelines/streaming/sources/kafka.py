@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.secret import is_secret
 from pipelines.streaming.sources.source import Source, SourceContext, positive
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class KafkaSource(Source):
         reader = (
             context.spark.readStream.name(name)
             .format("kafka")
-            .options(**context.target.cluster(self.cluster).spark_options(), **self.options)
+            .options(**context.target.cluster(self.cluster).spark_options())
+            .options(**self.options)
             .option("startingOffsets", self._starting_offsets())
             .option("includeHeaders", str(self.include_headers).lower())
         )
@@ -108,5 +110,5 @@ def refuse_kafka_options(options: Mapping[str, str], *, what: str) -> None:
             )
         if lowered in _OURS:
             raise DefinitionError(f"{what}: {option} is an argument here; use {_OURS[lowered]}.")
-        if lowered.startswith("kafka.") and any(word in lowered for word in ("password", "jaas", "secret")):
+        if lowered.startswith("kafka.") and is_secret(option):
             raise DefinitionError(f"{what}: {option} is a credential; it belongs to the target's cluster.")
