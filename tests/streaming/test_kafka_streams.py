@@ -124,7 +124,9 @@ def _in_transaction(broker, topic, *, commit):
     producer.init_transactions(30)
     producer.begin_transaction()
     for number in range(8):
-        producer.produce(topic, value=f"{'committed' if commit else 'aborted'} {number}", partition=number % 4)
+        producer.produce(
+            topic, value=f"{'committed' if commit else 'aborted'} {number}", partition=number % 4
+        )
     assert producer.flush(30) == 0
     if commit:
         producer.commit_transaction(30)
