@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli import demo_generate
+from orchestration.cli import demo_broker, demo_generate
 from orchestration.cli.options import INTERRUPTED, WRONG, table_console
 from pipelines.streaming.errors import ConfigurationError
 
@@ -26,6 +26,7 @@ FILES = 10
 
 app = typer.Typer()
 app.command("generate")(demo_generate.generate)
+app.command("broker")(demo_broker.broker)
 
 
 @app.callback(invoke_without_command=True)

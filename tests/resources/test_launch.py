@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 KEY = "spark.hadoop.fs.s3a.secret.key"
-SECRET = r" sword=fish #1: C:\new!"
+VALUE = r" sword=fish #1: C:\new!"
 # In a process of its own: it starts a JVM, and another thread watches all its children from the first moment.
 SCRIPT = """
 import json, os, sys, time
@@ -79,7 +79,7 @@ def started(tmp_path_factory) -> dict:
             "PYTHONPATH": str(ROOT),
             "TMPDIR": str(home / "tmp"),
             "SPARK_CONF_DIR": str(home / "conf"),
-            "TM_SECRET": SECRET,
+            "TM_SECRET": VALUE,
         },
         capture_output=True,
         text=True,
@@ -93,7 +93,7 @@ def started(tmp_path_factory) -> dict:
 def test_no_conf_is_on_the_command_line_of_any_process(started):
     assert any("org.apache.spark.deploy.SparkSubmit" in command for command in started["commands"])
     for command in started["commands"]:
-        assert SECRET.strip() not in command
+        assert VALUE.strip() not in command
         assert "--conf" not in command
 
 
@@ -104,9 +104,9 @@ def test_the_file_is_readable_by_this_user_only_and_gone_afterwards(started):
 
 
 def test_spark_has_the_secret_exactly(started):
-    assert started["conf"] == SECRET
+    assert started["conf"] == VALUE
     # Spark removes the spaces around the values of its files.
-    assert started["read_by_spark_submit"] == SECRET.strip()
+    assert started["read_by_spark_submit"] == VALUE.strip()
 
 
 def test_the_defaults_of_the_installation_and_the_memory_of_the_driver_count(started):
