@@ -4,8 +4,6 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import typer
-
 from orchestration.cli.options import AsJson, print_json
 
 if TYPE_CHECKING:
