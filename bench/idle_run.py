@@ -17,7 +17,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from by_hand import Baseline
-from resources.engine.engine import SparkEngine, SparkSettings
+from resources.engine.engine import SparkEngine
+from resources.engine.settings import SparkSettings
 engine = SparkEngine(SparkSettings(shuffle_partitions=2))
 Baseline(engine.new(), landing=Path(sys.argv[2]) / "landing", lake=Path(sys.argv[2]) / "by_hand").run()
 engine.stop()

@@ -17,7 +17,8 @@ from pipelines.ads import ads
 from pipelines.ads.generate import generate
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch
-from resources.engine.engine import SparkEngine, SparkSettings
+from resources.engine.engine import SparkEngine
+from resources.engine.settings import SparkSettings
 
 STREAMS = 9
 

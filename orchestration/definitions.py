@@ -1,6 +1,8 @@
 """What Dagster loads: the pipelines of the target as assets, and a job for each."""
 
-from dagster import Definitions, in_process_executor
+import logging
+
+from dagster import Definitions, MetadataValue, in_process_executor
 
 from orchestration.assets import pipeline_job, streaming_assets
 from orchestration.translator import external_assets
@@ -8,13 +10,19 @@ from resources.spark import SparkResource
 from resources.target.resolve import resolve
 
 target = resolve()
-pipelines = target.pipelines()
-assets = {name: streaming_assets(pipeline, target=target) for name, pipeline in pipelines.items()}
+loaded = target.pipelines()
+for failure in loaded.failures:  # the others load; the error is also in the metadata of the code location
+    logging.getLogger("dagster.tidemill").error("%s", failure.error, exc_info=failure.error.__cause__)
+assets = {name: streaming_assets(pipeline, target=target) for name, pipeline in loaded.pipelines.items()}
 
 defs = Definitions(
-    assets=[*assets.values(), *external_assets(pipelines.values(), target=target)],
-    jobs=[pipeline_job(pipeline, assets[name]) for name, pipeline in pipelines.items()],
+    assets=[*assets.values(), *external_assets(loaded.pipelines.values(), target=target)],
+    jobs=[pipeline_job(pipeline, assets[name]) for name, pipeline in loaded.pipelines.items()],
     resources={"spark": SparkResource()},
-    # One process a run: the streams and your own assets share one JVM instead of starting one each.
+    # One process per run: the streams and your own assets share one JVM instead of starting one each.
     executor=in_process_executor,
+    metadata={
+        f"tidemill/not_loaded/{failure.entry}": MetadataValue.text(str(failure.error))
+        for failure in loaded.failures
+    },
 )

@@ -1,1 +1,1 @@
-"""The outside world: targets, Spark, Kafka, Java and jars, each reached in one way."""
+"""The outside world as Dagster resources and plain values: targets, Spark, Kafka, Java and jars."""

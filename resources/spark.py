@@ -1,15 +1,18 @@
 """SparkResource: Spark as a Dagster resource, one session for streams and for batch assets of your own."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from dagster import InitResourceContext
 from dagster_pyspark import LazyPySparkResource
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
 from pipelines.streaming.columns import DELETED
+from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.names import StreamName
-from resources.engine.engine import SparkEngine, SparkMode
+from pipelines.streaming.secret import Secret, is_secret, literal_fault
+from resources.engine.engine import SparkEngine
+from resources.engine.settings import SparkMode, remote_fault
 from resources.target.resolve import ResolvedTarget, resolve
 
 if TYPE_CHECKING:
@@ -17,15 +20,16 @@ if TYPE_CHECKING:
 
 
 class SparkResource(LazyPySparkResource):
-    """Spark and the target of one target, as `tidemill.toml` says, resolved in the process of the run.
+    """Spark and the rest of one target of `tidemill.toml`, resolved in the process of the run.
 
-    Nothing starts before the first session is asked for. All fields may be left out; those that are given
-    mean what the flags of the command mean.
+    Nothing starts before the first session is requested. All fields may be left out; those that are given
+    mean what the flags of the command mean. A secret is never given as it is: write `${VAR}`, which is read from
+    the environment when Spark starts.
 
     Attributes:
         target: The target; None: `TIDEMILL_TARGET`, then the file's default.
         lake: Another lake than the target's.
-        landing: Binds every feed to the folder of its name below.
+        landing: Binds every feed to the folder of its name in there.
         kafka: Binds every feed to the topic of its name, on the cluster with these bootstrap servers.
         mode: `local`, `connect` or `cluster`, instead of the target's.
         master: The master of `local` and `cluster`, instead of the target's.
@@ -45,12 +49,31 @@ class SparkResource(LazyPySparkResource):
     _resolved: ResolvedTarget | None = PrivateAttr(default=None)
     _engine: SparkEngine | None = PrivateAttr(default=None)
 
+    @model_validator(mode="after")
+    def _refuse_secrets(self) -> Self:
+        """Refuse a secret that is given as it is, here or in the config of a run.
+
+        Raises:
+            ConfigurationError: The argument that holds it; the secret is not repeated.
+        """
+        for key, value in self.spark_config.items():
+            if is_secret(key) and (reason := literal_fault(key, value)):
+                raise ConfigurationError(
+                    f"SparkResource: spark_config[{key!r}] {reason}.",
+                    fix="Write the variable, and set it where the run starts.",
+                )
+        if self.remote is not None and (reason := remote_fault(self.remote)):
+            raise ConfigurationError(
+                f"SparkResource: remote {reason}.", fix="Write the variable, and set it where the run starts."
+            )
+        return self
+
     @property
     def resolved_target(self) -> ResolvedTarget:
         """The resolved target.
 
         Raises:
-            ConfigurationError: the target is not as it must be.
+            ConfigurationError: There is a fault in tidemill.toml, or no such target.
         """
         if self._resolved is None:
             self._resolved = resolve(self.target, lake=self.lake, landing=self.landing, kafka=self.kafka)
@@ -58,16 +81,20 @@ class SparkResource(LazyPySparkResource):
 
     @property
     def engine(self) -> SparkEngine:
-        """Where sessions come from: the streams of a run get one each, all of one JVM or server."""
+        """The source of sessions: each stream of a run gets its own, all of one JVM or server."""
         if self._engine is None:
             settings = self.resolved_target.spark
-            confs = {key: str(value) for key, value in self.spark_config.items()}
+            confs = {
+                key: Secret(value, f"SparkResource: spark_config[{key!r}]") if is_secret(key) else str(value)
+                for key, value in self.spark_config.items()
+            }
+            remote = Secret(self.remote, "SparkResource: remote") if self.remote else settings.remote
             self._engine = SparkEngine(
                 replace(
                     settings,
                     mode=cast("SparkMode", self.mode or settings.mode),
                     master=self.master or settings.master,
-                    remote=self.remote or settings.remote,
+                    remote=remote,
                     conf={**settings.conf, **confs},
                 )
             )
@@ -80,24 +107,24 @@ class SparkResource(LazyPySparkResource):
 
     @property
     def spark_context(self) -> Any:
-        """The session's SparkContext; there is none with `connect`."""
+        """The session's SparkContext; `connect` has none."""
         return self.spark_session.sparkContext
 
     def read(self, stream: str) -> "DataFrame":
-        """The rows of a stream's table, for batch assets; tombstones of a merge are not among them.
+        """Return the rows of a stream's table, for batch assets; tombstones of a merge are not among them.
 
         Args:
             stream: `<pipeline>/<stream>`.
 
         Raises:
-            DefinitionError: the name is not of that form.
+            DefinitionError: The name is not of that form.
         """
         table = self.resolved_target.lake.table(StreamName.parse(stream))
         rows = self.spark_session.read.format("delta").load(str(table))
         return rows.where(f"NOT {DELETED}").drop(DELETED) if DELETED in rows.columns else rows
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:
-        """Leaves a server; a JVM of its own ends with the process, and a second run in it starts warm."""
+        """Disconnect from a server; a JVM ends with the process, and a second run in the process reuses it."""
         del context
         if self._engine is not None and self._engine.settings.mode == "connect":
             self._engine.stop()

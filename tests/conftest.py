@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from resources.engine.engine import SparkEngine, SparkSettings
+from resources.engine.engine import SparkEngine
+from resources.engine.settings import SparkSettings
 from tests.small import SMALL
 
 LONGEST = (

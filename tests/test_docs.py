@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -162,6 +163,18 @@ def _named(checkpoint):
     return checkpoint
 
 
+class InterruptedBroker(nullcontext):
+    """A broker without a JVM, interrupted as soon as it runs."""
+
+    bootstrap = "127.0.0.1:9092"
+
+    def __enter__(self):
+        return self
+
+    def wait(self):
+        raise KeyboardInterrupt
+
+
 @pytest.fixture
 def arguments(tmp_path, monkeypatch):
     """A call of each command whose JSON is on the page, on things that need no JVM."""
@@ -169,6 +182,7 @@ def arguments(tmp_path, monkeypatch):
     shop = Shop.make(tmp_path / "shop", monkeypatch)
     shop.has_run("a.json")
     monkeypatch.setattr("resources.engine.java.find_java", lambda: None)
+    monkeypatch.setattr("resources.dev.broker.Broker", InterruptedBroker)
     a, b = (_named(handmade.stateful(tmp_path / name, batches)) for name, batches in (("a", 4), ("b", 5)))
     damaged = _named(handmade.stateful(tmp_path / "damaged"))
     handmade.remove(damaged / "state" / "0" / "1" / "4.delta")
@@ -182,6 +196,7 @@ def arguments(tmp_path, monkeypatch):
         "diff": ["checkpoint", "diff", a, b],
         "debug": ["debug"],
         "jars": ["jars"],
+        "broker": ["demo", "broker"],
         "generate": ["demo", "generate", "--out", tmp_path / "landing", "--events", 10, "--files", 1],
     }
 

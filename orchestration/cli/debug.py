@@ -32,12 +32,12 @@ app = typer.Typer()
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Whether something that a run needs answers.
+    """The answer of something that a run needs.
 
     Attributes:
-        name: What it is.
-        ok: Whether it answers; None where this target does not need it, or it is made when it is needed.
-        detail: What was found.
+        name: Its name.
+        ok: True if it answers; None if this target does not need it, or a run starts it.
+        detail: The answer, or why there is none.
     """
 
     name: str
@@ -54,9 +54,9 @@ def debug(
     kafka: Kafka = None,
     as_json: AsJson = False,
 ) -> None:
-    """The resolved settings (secrets masked) with their origin, and a ping of everything that a run needs.
+    """Print the resolved settings (secrets masked) with their origin, and ping everything that a run needs.
 
-    Exit status: 0 all answers, 1 something does not, 2 the settings cannot be resolved.
+    Exit status: 0 everything answers, 1 something does not, 2 the settings cannot be resolved.
     """
     from resources.target.resolve import resolve
 
@@ -100,71 +100,70 @@ def _pings(target: "ResolvedTarget") -> list[Callable[[], Ping]]:
 
 
 def ping_pipelines(target: "ResolvedTarget") -> Ping:
-    """Whether the pipelines can be imported."""
-    from pipelines.streaming.errors import TidemillError
-
-    try:
-        streams = target.streams()
-    except TidemillError as error:
-        return Ping("pipelines", ok=False, detail=str(error))
-    return Ping("pipelines", ok=True, detail=f"{len(streams)} streams")
+    """Report whether the pipelines can be imported."""
+    loaded = target.pipelines()
+    count = sum(len(list(pipeline)) for pipeline in loaded.pipelines.values())
+    detail = f"{count} stream{'' if count == 1 else 's'}"
+    if loaded.failures:
+        detail = "; ".join([detail, *(str(failure.error) for failure in loaded.failures)])
+    return Ping("pipelines", ok=not loaded.failures, detail=detail)
 
 
 def ping_java(target: "ResolvedTarget") -> Ping:
-    """Whether there is a Java that Spark runs on."""
+    """Report whether there is a Java that Spark runs on."""
     from resources.engine.java import complaint, find_java
 
     if target.spark.mode == "connect":
         return Ping("java", ok=None, detail="not needed: Spark is a Connect server")
     java = find_java()
-    wrong = complaint(java)
-    if java is None or wrong:
-        return Ping("java", ok=False, detail=wrong or "none")
+    fault = complaint(java)
+    if java is None or fault:
+        return Ping("java", ok=False, detail=fault or "none")
     return Ping("java", ok=True, detail=f"{java.version} at {java.path}")
 
 
 def ping_jars(target: "ResolvedTarget") -> Ping:
-    """Whether the jars are in the cache; they are fetched at need, so their absence is no failure."""
+    """Report whether the jars are in the cache; a run fetches them, so missing jars are no failure."""
     from resources.jars import SPARK
     from resources.jars.cache import inspect
 
     if target.spark.mode == "connect":
         return Ping("jars", ok=None, detail="not needed: the Connect server has its own")
-    found = inspect(SPARK)
-    detail = f"{found.state}: {found.folder}"
-    if found.state == "damaged":
-        return Ping("jars", ok=False, detail=f"{detail}: {'; '.join(found.faults)}")
-    return Ping("jars", ok=True if found.state == "ready" else None, detail=detail)
+    jars = inspect(SPARK)
+    detail = f"{jars.state}: {jars.folder}"
+    if jars.state == "damaged":
+        return Ping("jars", ok=False, detail=f"{detail}: {'; '.join(jars.faults)}")
+    return Ping("jars", ok=True if jars.state == "ready" else None, detail=detail)
 
 
 def ping_spark(target: "ResolvedTarget") -> Ping:
-    """Whether the Connect server, or a standalone master, accepts connections."""
+    """Report whether the Connect server, or a standalone master, accepts connections."""
     spark = target.spark
     address, port = (spark.remote, CONNECT_PORT) if spark.mode == "connect" else (spark.master, MASTER_PORT)
-    parts = urlsplit(address or "")
+    parts = urlsplit(str(address or ""))  # a secret in it stays masked
     if parts.scheme not in ("sc", "spark") or parts.hostname is None:
-        return Ping("spark", ok=None, detail=f"{spark.mode}: {spark.master}, started by a run")
-    where = f"{parts.hostname}:{parts.port or port}"
+        return Ping("spark", ok=None, detail=f"{spark.mode}: {spark.master}, a run starts it")
+    server = f"{parts.hostname}:{parts.port or port}"
     try:
         socket.create_connection((parts.hostname, parts.port or port), CONNECT_SECONDS).close()
     except OSError as error:
-        return Ping("spark", ok=False, detail=f"{where} does not answer: {error}")
-    return Ping("spark", ok=True, detail=f"{where} answers")
+        return Ping("spark", ok=False, detail=f"{server} does not answer: {error}")
+    return Ping("spark", ok=True, detail=f"{server} answers")
 
 
 def ping_lake(root: Path) -> Ping:
-    """Whether the lake can be written, or made where it is not there yet."""
+    """Report whether the lake can be written, or created if it does not exist yet."""
     try:
-        place = next(folder for folder in (root, *root.parents) if folder.exists())
-        with tempfile.TemporaryFile(dir=place):
+        nearest = next(folder for folder in (root, *root.parents) if folder.exists())
+        with tempfile.TemporaryFile(dir=nearest):
             pass
-    except OSError as error:  # a folder on the way that may not be entered, or the place itself
+    except OSError as error:  # a folder above it that may not be entered, or the lake itself
         return Ping("lake", ok=False, detail=f"{root} cannot be written: {error.strerror}")
-    return Ping("lake", ok=True, detail=f"{root} {'is writable' if place == root else 'will be made'}")
+    return Ping("lake", ok=True, detail=f"{root} {'is writable' if nearest == root else 'will be created'}")
 
 
 def ping_kafka(target: "ResolvedTarget", name: str) -> Ping:
-    """Whether a Kafka cluster answers and lets us in."""
+    """Report whether a Kafka cluster answers and accepts the credentials."""
     from pipelines.streaming.backlog.cluster import client_of
     from pipelines.streaming.errors import TidemillError
 
@@ -177,16 +176,16 @@ def ping_kafka(target: "ResolvedTarget", name: str) -> Ping:
 
 
 def ping_dagster(target: "ResolvedTarget") -> Ping:
-    """Whether the Dagster instance opens; `make ui` makes one at its first start."""
-    named = os.environ.get("DAGSTER_HOME")
-    home = Path(named or target.config.parent / ".tidemill" / "dagster")
+    """Report whether the Dagster instance opens; the first `make ui` creates one."""
+    given = os.environ.get("DAGSTER_HOME")
+    home = Path(given or target.config.parent / ".tidemill" / "dagster")
     if not home.is_dir():
-        return Ping("dagster", ok=False if named else None, detail=f"no instance in {home}")
+        return Ping("dagster", ok=False if given else None, detail=f"no instance in {home}")
     try:
         from dagster import DagsterInstance
 
         with DagsterInstance.from_config(str(home)) as instance:
             runs = instance.get_runs_count()
-    except Exception as error:  # noqa: BLE001 - whatever it says, the instance does not open
+    except Exception as error:  # noqa: BLE001 - whatever the error is, the instance does not open
         return Ping("dagster", ok=False, detail=f"{home}: {error}")
     return Ping("dagster", ok=True, detail=f"{home}, {runs} runs")

@@ -1,17 +1,17 @@
-"""`tidemill demo`: ad events, and the ads pipeline on them through Dagster, twice."""
+"""`tidemill demo`: generate ad events and run the ads pipeline on them through Dagster, twice."""
 
 import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli import demo_generate
+from orchestration.cli import demo_broker, demo_generate
 from orchestration.cli.options import INTERRUPTED, WRONG, table_console
 from pipelines.streaming.errors import ConfigurationError
 
@@ -26,6 +26,7 @@ FILES = 10
 
 app = typer.Typer()
 app.command("generate")(demo_generate.generate)
+app.command("broker")(demo_broker.broker)
 
 
 @app.callback(invoke_without_command=True)
@@ -40,7 +41,7 @@ def demo(
     """Generate ad events and run the whole ads pipeline on them through Dagster, twice.
 
     The demo uses the target `dev`: its lake, its landing folders and the Dagster instance of `make ui`, so
-    that tables, runs and plots are there to look at afterwards. A second demo goes on where the first ended.
+    that you can inspect tables, runs and plots afterwards. A second demo continues where the first ended.
     With --kafka the lake is a temporary one, because the broker's topics end with the demo.
     """
     if context.invoked_subcommand is not None:
@@ -52,22 +53,22 @@ def demo(
     with _inputs(console, kafka=kafka) as inputs:
         for number in ("first", "second"):
             amounts = inputs.more(events)
-            console.print(f"[bold]{amounts.records:,} records[/] in {inputs.place}. The {number} run:")
+            console.print(f"[bold]{amounts.records:,} records[/] in {inputs.location}. The {number} run:")
             if not _run(inputs, console):
                 raise typer.Exit(WRONG)
     if not kafka:
         console.print(
-            "Look at it: [bold]make ui[/], or [bold]tidemill status[/]. Tables: .tidemill/lake/tables"
+            "To see the result: [bold]make ui[/], or [bold]tidemill status[/]. Tables: .tidemill/lake/tables"
         )
 
 
 @dataclass(slots=True)
 class _Inputs:
-    """Where the demo's events go, and how far they have come.
+    """The destination of the demo's events, and how many it has.
 
     Attributes:
-        landing: The landing place, unless `bootstrap` says that they go to topics.
-        bootstrap: The brokers.
+        landing: The landing folder, for files.
+        bootstrap: The brokers, for topics; None for files.
         lake: Another lake than the target's.
         next_start: The index of the next event.
     """
@@ -78,12 +79,12 @@ class _Inputs:
     next_start: int = 0
 
     @property
-    def place(self) -> str:
-        """Where the events go, for people."""
+    def location(self) -> str:
+        """The destination as a message names it."""
         return self.bootstrap or str(self.landing)
 
     def more(self, events: int) -> "Amounts":
-        """Adds events."""
+        """Add events."""
         from pipelines.ads.generate import generate, produce
 
         if self.bootstrap is not None:
@@ -106,32 +107,28 @@ def _inputs(console: "Console", *, kafka: bool) -> Iterator[_Inputs]:
                 "The target 'dev' binds its feeds to Kafka, and the demo writes files.",
                 fix="Give it a landing folder in tidemill.toml, or run `tidemill demo --kafka`.",
             )
-        known = _progress_file()
-        start = json.loads(known.read_text(encoding="utf-8"))["next_start"] if known.exists() else 0
+        progress = _progress_file()
+        start = json.loads(progress.read_text(encoding="utf-8"))["next_start"] if progress.exists() else 0
         yield _Inputs(landing=landing, next_start=start)
         return
     from resources.dev.broker import Broker
 
-    with tempfile.TemporaryDirectory(prefix="tidemill-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tidemill-demo-") as folder, ExitStack() as stack:
         with console.status("starting a Kafka broker ..."):
-            broker = Broker()
-            broker.__enter__()
-        try:
-            yield _Inputs(landing=Path(folder), bootstrap=broker.bootstrap, lake=Path(folder) / "lake")
-        finally:
-            broker.__exit__(None, None, None)
+            broker = stack.enter_context(Broker())
+        yield _Inputs(landing=Path(folder), bootstrap=broker.bootstrap, lake=Path(folder) / "lake")
 
 
 def _progress_file() -> Path:
     from resources.target.resolve import resolve
 
-    place = resolve("dev").config.parent / ".tidemill" / "demo.json"
-    place.parent.mkdir(exist_ok=True)
-    return place
+    path = resolve("dev").config.parent / ".tidemill" / "demo.json"
+    path.parent.mkdir(exist_ok=True)
+    return path
 
 
 def _run(inputs: _Inputs, console: "Console") -> bool:
-    """One run of the pipeline's assets on the instance of `make ui`; True when it succeeded."""
+    """Run the pipeline's assets on the instance of `make ui`; return whether the run succeeded."""
     with console.status("importing Dagster ..."):
         from dagster import DagsterInstance, DagsterRunStatus, materialize
 
@@ -147,19 +144,19 @@ def _run(inputs: _Inputs, console: "Console") -> bool:
             instance=instance,
             resources={"spark": spark},
             raise_on_error=False,
-            # What failed is shown below; Dagster's own log would say it twice more.
+            # A failure is shown below; Dagster's own log would print it twice more.
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
         recorded = instance.get_run_by_id(result.run_id)
     if recorded is not None and recorded.status == DagsterRunStatus.CANCELED:
-        console.print("Interrupted. Nothing was lost: the next run continues.")
+        console.print("Interrupted. No data was lost: the next run continues.")
         raise typer.Exit(INTERRUPTED)
     _show(result, console)
     return result.success
 
 
 def _dagster_home() -> Path:
-    """The Dagster instance of `make ui`, with the project's dagster.yaml in use."""
+    """Return the home of the Dagster instance of `make ui`, with the project's dagster.yaml in it."""
     home = _progress_file().parent / "dagster"
     home.mkdir(exist_ok=True)
     settings = home / "dagster.yaml"

@@ -63,7 +63,11 @@ def target_and_streams(
     from resources.target.resolve import resolve
 
     resolved = resolve(target, lake=lake, landing=landing, kafka=kafka)
-    return resolved, select(resolved.streams(), selection or [], exclude or [])
+    loaded = resolved.pipelines()
+    if loaded.pipelines:  # otherwise the error of the first one is raised
+        for failure in loaded.failures:
+            typer.secho(f"tidemill: warning: {failure.error}", err=True, fg=typer.colors.YELLOW)
+    return resolved, select(loaded.streams(), selection or [], exclude or [])
 
 
 def table_console() -> "Console":

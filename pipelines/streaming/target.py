@@ -1,4 +1,4 @@
-"""Target: where the names that streams use only logically point. Needs no Spark.
+"""Target: where the lake is, how Kafka is reached, and what each feed is bound to. Needs no Spark.
 
 A feed is a name in a pipeline; the target binds it to a folder or to a Kafka topic. `resources.target` makes a
 target from `tidemill.toml`.
@@ -9,12 +9,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Literal
 
 from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.names import valid_feed_name
 from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.secret import Secret, is_secret
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 _GLOB = re.compile(r"[*?\[\]{}\\]")
+# Consumer properties that something else decides, and what.
+_DECIDED = {
+    "bootstrap.servers": "write bootstrap of the cluster",
+    "security.protocol": "write security_protocol of the cluster",
+    "sasl.mechanism": "write sasl_mechanism of the cluster",
+    "sasl.jaas.config": "write username and password of the cluster",
+    "ssl.truststore.type": "write ca_file of the cluster",
+    "ssl.truststore.location": "write ca_file of the cluster",
+    "auto.offset.reset": "give starting_offsets= to the source",
+    "enable.auto.commit": "leave it out: the checkpoint keeps the offsets",
+    "key.deserializer": "leave it out: Spark reads bytes",
+    "value.deserializer": "leave it out: Spark reads bytes",
+    "interceptor.classes": "leave it out: Spark refuses it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +47,46 @@ class KafkaCluster:
         username: The SASL user.
         password: The SASL password; never shown.
         ca_file: A PEM file of the authorities to trust, with an SSL protocol.
+        consumer: Further properties of Kafka's consumer, such as `isolation.level` (default: `read_committed`)
+            and `max.partition.fetch.bytes`.
     """
 
     bootstrap: str
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    sasl_mechanism: SaslMechanism | None = None
+    username: str | Secret | None = None
+    password: str | Secret | None = field(default=None, repr=False)
     ca_file: str | None = None
+    consumer: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in self.consumer:
+            if reason := consumer_fault(name):
+                raise ConfigurationError(f"KafkaCluster: consumer: {name} {reason}.")
+
+    @property
+    def isolation_level(self) -> str:
+        """The transactions that a consumer sees: `read_committed` or `read_uncommitted`."""
+        return self.consumer.get("isolation.level", "read_committed")
 
     def spark_options(self) -> dict[str, str]:
-        """Return the options of Spark's Kafka source (Kafka guide, "Kafka Specific Configurations")."""
+        """Return the options of Spark's Kafka source (Kafka guide, "Kafka Specific Configurations").
+
+        Raises:
+            ConfigurationError: A variable that holds a credential is not set.
+        """
         options = {
             "kafka.bootstrap.servers": self.bootstrap,
             "kafka.security.protocol": self.security_protocol,
-            # Spark waits a minute for a broker that is gone; the backlog check has just reached it.
+            # Spark waits a minute for a broker that does not answer; the backlog check has just reached it.
             "kafka.default.api.timeout.ms": "20000",
             "kafka.request.timeout.ms": "15000",
+            "kafka.isolation.level": self.isolation_level,
+            **{f"kafka.{name}": value for name, value in self.consumer.items()},
         }
         if self.sasl_mechanism:
             module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
-            user, password = (_jaas_quoted(part or "") for part in (self.username, self.password))
+            user, password = (_jaas_quoted(_revealed(part)) for part in (self.username, self.password))
             options["kafka.sasl.mechanism"] = self.sasl_mechanism
             options["kafka.sasl.jaas.config"] = (
                 f"org.apache.kafka.common.security.{module} required username={user} password={password};"
@@ -59,17 +97,36 @@ class KafkaCluster:
         return options
 
     def client_config(self) -> dict[str, str]:
-        """Return the configuration of librdkafka, which counts the backlog without a JVM."""
+        """Return the configuration of librdkafka, which counts the backlog without a JVM.
+
+        Raises:
+            ConfigurationError: A variable that holds a credential is not set.
+        """
         config = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
         if self.sasl_mechanism:
             config |= {
                 "sasl.mechanism": self.sasl_mechanism,
-                "sasl.username": self.username or "",
-                "sasl.password": self.password or "",
+                "sasl.username": _revealed(self.username),
+                "sasl.password": _revealed(self.password),
             }
         if self.ca_file:
             config["ssl.ca.location"] = self.ca_file
         return config
+
+
+def consumer_fault(name: str) -> str | None:
+    """Return why a property cannot be among the consumer properties of a cluster; None if it can.
+
+    Args:
+        name: A property of Kafka's consumer, such as `max.partition.fetch.bytes`.
+    """
+    if name.startswith("kafka."):
+        return f"has Spark's prefix; write {name.removeprefix('kafka.')!r}"
+    if name in _DECIDED:
+        return f"cannot be set here; {_DECIDED[name]}"
+    if is_secret(name):
+        return "holds a credential; write username and password of the cluster"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +214,15 @@ def _plain_folder(binding: Binding) -> Binding:
     if isinstance(binding, FolderBinding) and _GLOB.search(str(binding.path)):
         raise ConfigurationError(
             f"The folder {binding.path} has one of the characters * ? [ ] {{ }} \\ in its name, and Spark would "
-            "take it for a pattern of names.",
+            "take it for a pattern.",
             fix="Rename the folder.",
         )
     return binding
 
 
-def _jaas_quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _revealed(value: str | Secret | None) -> str:
+    return value.reveal() if isinstance(value, Secret) else value or ""
+
+
+def _jaas_quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

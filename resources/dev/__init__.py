@@ -1,1 +1,1 @@
-"""The development broker, and the supervisor that ends it with its owner."""
+"""The development broker, and the supervisor that stops it when its owner ends."""

@@ -1,4 +1,4 @@
-"""A real Kafka broker for development and tests: one process, loopback only, gone with whoever started it."""
+"""A real Kafka broker for development and tests: one process, loopback only, and it ends with its owner."""
 
 import base64
 import os
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from pipelines.streaming.errors import ConfigurationError, TransientError
 from resources.dev import supervised
@@ -24,7 +24,7 @@ READY_SECONDS = 60
 """It is ready in 3 s to 5 s on two busy cores."""
 POLL_SECONDS = 0.05
 ATTEMPTS = 3
-"""Somebody else can take a free port before the broker binds it; three failures in a row are another fault."""
+"""Another process can take a free port before the broker binds it; three failures in a row are another fault."""
 
 # The first tier of the compiler and the serial collector: it lives for seconds and shares the cores.
 JVM_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -58,21 +58,21 @@ class Ports:
 
     @classmethod
     def free(cls) -> Self:
-        """Three ports that nobody listens on now."""
+        """Return three ports that no process listens on now."""
         sockets = [socket.socket() for _ in range(3)]
         try:
-            for each in sockets:
-                each.bind(("127.0.0.1", 0))
-            return cls(*(each.getsockname()[1] for each in sockets))
+            for probe in sockets:
+                probe.bind(("127.0.0.1", 0))
+            return cls(*(probe.getsockname()[1] for probe in sockets))
         finally:
-            for each in sockets:
-                each.close()
+            for probe in sockets:
+                probe.close()
 
 
 class Broker:
     """A Kafka broker (KRaft, 512 MB) for the length of a `with` block.
 
-    Its topics live in a temporary folder that goes with it; topics are never created by themselves, and
+    Its topics are in a temporary folder that is removed at the end. Topics are never created implicitly, and
     records are kept however old their timestamps are. It stops with its process, also after a SIGKILL.
 
     Example:
@@ -89,22 +89,22 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """`bootstrap.servers` of the listener that asks for no credentials."""
+        """The `bootstrap.servers` of the listener without credentials."""
         return f"127.0.0.1:{self._started_ports().clients}"
 
     @property
     def sasl_bootstrap(self) -> str:
-        """`bootstrap.servers` of the SASL_PLAINTEXT listener, mechanism PLAIN; needs `credentials`."""
+        """The `bootstrap.servers` of the SASL_PLAINTEXT listener, mechanism PLAIN; needs `credentials`."""
         if self._credentials is None:
             raise ConfigurationError("This broker was started without credentials: it has no SASL listener.")
         return f"127.0.0.1:{self._started_ports().sasl}"
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        """Create a topic and wait until it is there.
+        """Create a topic and wait until the broker lists it.
 
         Raises:
-            confluent_kafka.KafkaException: The broker refused; for example, there is one of that name.
-            TransientError: The broker made it and does not list it.
+            confluent_kafka.KafkaException: The broker refused; for example, a topic of that name exists.
+            TransientError: The broker created it and does not list it.
         """
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
@@ -114,8 +114,18 @@ class Broker:
         deadline = time.monotonic() + READY_SECONDS
         while name not in admin.list_topics(timeout=READY_SECONDS).topics:
             if time.monotonic() > deadline:
-                raise TransientError(f"the broker made the topic {name!r} and does not list it.")
+                raise TransientError(f"the broker created the topic {name!r} and does not list it.")
             time.sleep(POLL_SECONDS)
+
+    def wait(self) -> NoReturn:
+        """Wait until the process is interrupted.
+
+        Raises:
+            TransientError: The broker ended by itself.
+        """
+        if self._supervisor is None or self._scratch is None:
+            raise ConfigurationError("The broker is not started: use it in a `with` block.")
+        raise _not_started("ended", self._supervisor.wait(), self._scratch / "broker.log")
 
     def __enter__(self) -> Self:
         for attempt in range(1, ATTEMPTS + 1):
@@ -166,11 +176,11 @@ class Broker:
 
 
 class NotStartedError(TransientError):
-    """The broker ended before it was ready, or another answers in its place: another start may help."""
+    """The broker ended, or another answers in its place: another start may help."""
 
 
 def server_properties(ports: Ports, data: Path, credentials: Credentials | None) -> str:
-    """The broker's configuration: broker and controller in one, each topic with one replica."""
+    """Return the broker's configuration: broker and controller in one, each topic with one replica."""
     listeners = {"PLAINTEXT": ports.clients, "CONTROLLER": ports.controller}
     protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
     if credentials is not None:
@@ -243,7 +253,7 @@ def _wait_until_ready(
         answered = admin.list_topics(timeout=max(1, deadline - time.monotonic()))
     except KafkaException as error:
         raise TransientError(
-            f"The development Kafka broker was not ready within {READY_SECONDS} s; it said: {_said(log)}",
+            f"The development Kafka broker was not ready within {READY_SECONDS} s; its log has: {_reason(log)}",
             fix="Start it again.",
         ) from error
     if answered.cluster_id != cluster_id:
@@ -252,13 +262,13 @@ def _wait_until_ready(
 
 def _not_started(what: str, status: int, log: Path) -> NotStartedError:
     return NotStartedError(
-        f"The development Kafka broker {what} (exit status {status}); it said: {_said(log)}",
+        f"The development Kafka broker {what} (exit status {status}); its log has: {_reason(log)}",
         fix="Start it again.",
     )
 
 
-def _said(log: Path) -> str:
-    """The first error in the log, or its last line."""
+def _reason(log: Path) -> str:
+    """Return the first error in the log, or its last line."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     errors = (line for line in lines if re.search(r"ERROR|Error|Exception", line))
     return next(errors, next((line for line in reversed(lines) if line), "nothing"))

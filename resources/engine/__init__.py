@@ -1,1 +1,1 @@
-"""Spark: which Java runs it, and sessions for runs."""
+"""Spark: the Java that runs it, its start, and the sessions of a run."""

@@ -1,4 +1,4 @@
-"""Which Java would run Spark, and is it one that Spark runs on: answered without starting a JVM.
+"""The Java that would run Spark, and whether Spark runs on it, found without starting a JVM.
 
 Standard library only, and nothing of ours at import: `make` runs this file with the bare system Python,
 before there is a virtual environment.
@@ -19,10 +19,10 @@ from pathlib import Path
 
 OLDEST_MAJOR = 17
 CORRUPTING = ((22,), (25, 0, 3))
-"""The first Java whose G1 pins regions (JEP 423), and the first one where that no longer corrupts data."""
+"""The first Java whose G1 pins regions (JEP 423), and the first one in which that no longer corrupts data."""
 NEEDED_MODULE = "jdk.incubator.vector"
 PROBE_SECONDS = 20
-"""`java -version` takes 0.1 s; a machine that needs longer than this has another problem."""
+"""`java -version` takes 0.1 s; a machine that needs longer has another problem."""
 
 NEEDED = "Spark needs Java 17, 21 or 25 (from 25.0.3)"
 HOW_TO_GET = (
@@ -33,12 +33,12 @@ HOW_TO_GET = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was found.
+    """An installed Java.
 
     Attributes:
         path: The `java` program, as Spark's launcher would call it.
-        version: As it names itself, for example `17.0.15` or `1.8.0_402`.
-        modules: Its modules, where its `release` file lists them; None where that is not known.
+        version: Its version as it reports it, for example `17.0.15` or `1.8.0_402`.
+        modules: Its modules, if its `release` file lists them; else None.
     """
 
     path: Path
@@ -53,9 +53,9 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java | None:
-    """The Java that Spark's launcher would use: the one of JAVA_HOME if that is set, else `java` on PATH.
+    """Return the Java that Spark's launcher would use: that of JAVA_HOME if it is set, else `java` on PATH.
 
-    A `java` that cannot tell its version (macOS has such a stand-in where no Java is installed) is none.
+    A `java` that cannot report its version is none; macOS has such a placeholder if no Java is installed.
     """
     path = _launcher(os.environ if environ is None else environ)
     if path is None:
@@ -64,41 +64,41 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java | None:
 
 
 def complaint(java: Java | None, environ: Mapping[str, str] | None = None) -> str | None:
-    """One line that says what was found, what is needed and how to get it; None where Spark would run."""
-    wrong = _absent(os.environ if environ is None else environ) if java is None else _unfit(java)
-    return f"{wrong}; {NEEDED}. {HOW_TO_GET}." if wrong else None
+    """Return one line: the fault of this Java, what Spark needs and how to get it; None if Spark runs on it."""
+    fault = _absent(os.environ if environ is None else environ) if java is None else _unfit(java)
+    return f"{fault}; {NEEDED}. {HOW_TO_GET}." if fault else None
 
 
 def require_java() -> Java:
-    """The Java that Spark would use.
+    """Return the Java that Spark would use.
 
     Raises:
         ConfigurationError: There is none, or Spark does not run on it.
     """
     java = find_java()
-    wrong = complaint(java)
-    if java is None or wrong:
+    fault = complaint(java)
+    if java is None or fault:
         from pipelines.streaming.errors import ConfigurationError
 
-        raise ConfigurationError(wrong or _absent(os.environ))
+        raise ConfigurationError(fault or _absent(os.environ))
     return java
 
 
 def _launcher(environ: Mapping[str, str]) -> Path | None:
     if home := environ.get("JAVA_HOME"):
-        found = shutil.which("java", path=str(Path(home) / "bin"))
+        path = shutil.which("java", path=str(Path(home) / "bin"))
     else:
-        found = shutil.which("java", path=environ.get("PATH", os.defpath))
-    return Path(found) if found else None
+        path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    return Path(path) if path else None
 
 
 def _from_release_file(java: Path) -> Java | None:
-    # Every JDK and JRE since 8 has this file; behind links such as /usr/bin/java the real home has it.
+    # Every JDK and JRE since 8 has this file in its home, which links such as /usr/bin/java lead to.
     try:
-        text = (java.resolve().parent.parent / "release").read_text(encoding="utf-8", errors="replace")
+        release = (java.resolve().parent.parent / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = dict(re.findall(r'^(\w+)="([^"]*)"', text, flags=re.MULTILINE))
+    fields = dict(re.findall(r'^(\w+)="([^"]*)"', release, flags=re.MULTILINE))
     if not re.match(r"\d", fields.get("JAVA_VERSION", "")):
         return None
     modules = frozenset(fields["MODULES"].split()) if "MODULES" in fields else None
@@ -118,19 +118,19 @@ def _from_probe(java: Path) -> Java | None:
 
 def _absent(environ: Mapping[str, str]) -> str:
     if home := environ.get("JAVA_HOME"):
-        return f"No working Java: JAVA_HOME is {home}, which has no bin/java that tells its version"
-    return "No working Java: JAVA_HOME is not set and no java on PATH tells its version"
+        return f"No working Java: JAVA_HOME is {home}, which has no bin/java that reports its version"
+    return "No working Java: JAVA_HOME is not set and no java on PATH reports its version"
 
 
 def _unfit(java: Java) -> str | None:
     found = f"Found Java {java.version} at {java.path}"
-    fresh, fixed = CORRUPTING
+    first, fixed = CORRUPTING
     if java.numbers < (OLDEST_MAJOR,):
         return f"{found}: too old"
-    if fresh <= java.numbers < fixed:
+    if first <= java.numbers < fixed:
         return f"{found}: its garbage collector can corrupt data (JDK-8377811)"
     if java.modules is not None and NEEDED_MODULE not in java.modules:
-        return f"{found}: a cut-down runtime without the module {NEEDED_MODULE}"
+        return f"{found}: a reduced runtime without the module {NEEDED_MODULE}"
     return None
 
 

@@ -1,7 +1,7 @@
-"""Apache Ivy, from the jar that every pyspark carries: the JVM's own tool to fetch what the JVM needs.
+"""Apache Ivy, from the jar that every pyspark contains: it fetches the jars that the JVM needs.
 
-It knows the public repository by itself; TIDEMILL_IVY_SETTINGS names a standard ivysettings.xml for those
-who must go through a mirror. No repository is named in our files.
+Ivy has the public repository as its default; TIDEMILL_IVY_SETTINGS names a standard ivysettings.xml for users
+behind a mirror. No repository is named in our files.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ CONNECT_SECONDS = 15
 """Ivy waits without end by default; a mirror that needs longer to accept a connection is down."""
 READ_SECONDS = 60
 TOTAL_SECONDS = 900
-"""66 MB over a slow line, with room; a fetch that hangs longer than this never ends."""
+"""Enough for 66 MB over a slow line; a fetch that takes longer never ends."""
 
 REASONS = (
     r"(Host \S+ not found)",
@@ -29,21 +29,21 @@ REASONS = (
     r"unresolved dependency: (.*)",
     r"(.*not found.*)",
 )
-"""What says why, the nearest to the cause first."""
+"""Patterns of Ivy's output that give the reason, the nearest to the cause first."""
 
 
 def retrieve(ivy_file: Path, into: Path, scratch: Path, on_jar: Callable[[int], None]) -> None:
-    """Put the jars that `ivy_file` names into `into`, as `<artifact>-<revision>.jar`.
+    """Download the jars that `ivy_file` names into `into`, as `<artifact>-<revision>.jar`.
 
     Args:
         ivy_file: A standard ivy.xml.
         into: An existing folder inside `scratch`.
-        scratch: Ivy's caches go here; whoever calls removes it, so that a bad download is never reused.
+        scratch: The folder of Ivy's caches; the caller removes it, so that a bad download is never reused.
         on_jar: Called with the number of jars so far, as each arrives.
 
     Raises:
-        ConfigurationError: No Java, no Ivy, or settings that are not there.
-        TransientError: Ivy could not fetch them all.
+        ConfigurationError: There is no Java, no Ivy, or no file of settings.
+        TransientError: Ivy could not fetch all jars.
     """
     command = [
         str(require_java().path),
@@ -83,15 +83,19 @@ def retrieve(ivy_file: Path, into: Path, scratch: Path, on_jar: Callable[[int], 
             process.kill()  # only an interrupted fetch still runs here
     if process.returncode != 0:
         raise TransientError(
-            f"Ivy could not fetch what {ivy_file.name} names: {reason(lines)}.",
-            lost="The cache is as it was.",
-            fix="Check the network or the proxy (HTTPS_PROXY); behind a mirror, let TIDEMILL_IVY_SETTINGS "
-            "name an ivysettings.xml. Then run it again.",
+            f"Ivy could not fetch the jars of {ivy_file.name}: {reason(lines)}.",
+            lost="The cache is unchanged.",
+            fix="Check the network or the proxy (HTTPS_PROXY); behind a mirror, set TIDEMILL_IVY_SETTINGS to an "
+            "ivysettings.xml. Then run the command again.",
         )
 
 
 def ivy_jar() -> Path:
-    """Ivy's jar inside the installed pyspark, which is located and not imported."""
+    """Return Ivy's jar in the installed pyspark, which is located and not imported.
+
+    Raises:
+        ConfigurationError: pyspark is not installed.
+    """
     spec = importlib.util.find_spec("pyspark")
     for folder in (spec.submodule_search_locations if spec else None) or ():
         for jar in Path(folder, "jars").glob("ivy-*.jar"):
@@ -102,7 +106,7 @@ def ivy_jar() -> Path:
 
 
 def proxy_options(proxies: Mapping[str, str]) -> list[str]:
-    """The user's proxies as Java's system properties; Java does not read HTTPS_PROXY by itself.
+    """Return the user's proxies as Java's system properties; Java does not read HTTPS_PROXY by itself.
 
     Args:
         proxies: As `urllib.request.getproxies()` gives them, from the environment or the system's settings.
@@ -122,13 +126,13 @@ def proxy_options(proxies: Mapping[str, str]) -> list[str]:
 
 
 def reason(lines: Iterable[str]) -> str:
-    """The part of Ivy's output that says why."""
-    texts = [line.strip() for line in lines]
+    """Return the part of Ivy's output that gives the reason."""
+    output = [line.strip() for line in lines]
     for pattern in REASONS:
-        for text in texts:
-            if found := re.search(pattern, text):
-                return found[1].rstrip(" .")
-    return next((text for text in reversed(texts) if text), "it ended without a word").rstrip(".")
+        for line in output:
+            if match := re.search(pattern, line):
+                return match[1].rstrip(" .")
+    return next((line for line in reversed(output) if line), "it ended without any output").rstrip(".")
 
 
 def _settings(environ: Mapping[str, str]) -> list[str]:
@@ -137,5 +141,7 @@ def _settings(environ: Mapping[str, str]) -> list[str]:
         return []
     path = Path(chosen).expanduser().absolute()
     if not path.is_file():
-        raise ConfigurationError(f"TIDEMILL_IVY_SETTINGS names {path}, which is not a file.")
+        raise ConfigurationError(
+            f"TIDEMILL_IVY_SETTINGS names {path}, which is not a file.", fix="Correct or unset the variable."
+        )
     return ["-settings", str(path)]

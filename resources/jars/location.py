@@ -1,4 +1,4 @@
-"""Where this user's cache is."""
+"""The location of this user's cache."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_root(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> Path:
-    """TIDEMILL_CACHE, else `tidemill` in the user's cache folder (XDG base directories, macOS's custom)."""
+    """Return TIDEMILL_CACHE, else `tidemill` in the user's cache folder (XDG base directories, macOS's custom)."""
     environ = os.environ if environ is None else environ
     if chosen := environ.get("TIDEMILL_CACHE"):
         return Path(chosen).expanduser().absolute()

@@ -1,4 +1,4 @@
-"""The two sets of jars, as this folder pins them: an ivy.xml that names them, a sums file that fixes them."""
+"""The two sets of jars, as this folder pins them: an ivy.xml with their names, a file with their checksums."""
 
 import hashlib
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class JarSet:
 
     Attributes:
         name: Stem of its files here and of its folder in the cache.
-        purpose: Who needs it, for messages.
+        purpose: The program that needs it, for messages.
         fetch_command: The command that fetches it, or replaces a damaged copy.
     """
 
@@ -25,26 +25,26 @@ class JarSet:
 
     @property
     def ivy_file(self) -> Path:
-        """What to fetch, in Ivy's words."""
+        """The names and versions of the jars, as Ivy reads them."""
         return HERE / f"{self.name}.ivy.xml"
 
     @property
-    def sums_file(self) -> Path:
-        """What must have come, as `sha256sum` writes it."""
+    def checksum_file(self) -> Path:
+        """The checksums of the jars, as `sha256sum` writes them."""
         return HERE / f"{self.name}.sha256"
 
-    def sums(self) -> dict[str, str]:
-        """File name to sha256, in hex."""
-        lines = self.sums_file.read_text(encoding="ascii").splitlines()
+    def checksums(self) -> dict[str, str]:
+        """Return the sha256 of each file, in hex, by name."""
+        lines = self.checksum_file.read_text(encoding="ascii").splitlines()
         return {name: digest for digest, name in (line.split(maxsplit=1) for line in lines)}
 
     def folder(self) -> Path:
-        """Where the set lies in the cache.
+        """Return the folder of the set in the cache.
 
-        The name carries a digest of the sums: two clones with different pins never share a folder, and a
-        folder never changes its meaning.
+        Its name contains a digest of the checksums: two clones with different pins never share a folder, and
+        the content of a folder never changes.
         """
-        digest = hashlib.sha256(self.sums_file.read_bytes()).hexdigest()
+        digest = hashlib.sha256(self.checksum_file.read_bytes()).hexdigest()
         return cache_root() / "jars" / f"{self.name}-{digest[:12]}"
 
 

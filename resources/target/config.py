@@ -1,74 +1,59 @@
-"""tidemill.toml as typed tables: what may stand in it, and an error that names what may not.
+"""tidemill.toml as values: targets with their Spark, Kafka clusters and feeds, or an error with every fault.
 
-Secrets never stand in the file: a secret field takes `${VAR}` and nothing else, and no error repeats a value
-that a secret field holds.
+The file never holds a secret: a secret field takes `${VAR}` and nothing else, and no error repeats a value that
+a secret field holds. Other values may have `${VAR}` in them, which is replaced here.
 """
 
-import re
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Any, TypeVar, get_args
 
-from pipelines.streaming.errors import ConfigurationError
-from resources.engine.engine import SparkMode
-from resources.target.keys import VARIABLE, Keys
+from pipelines.streaming.errors import ConfigurationError, DefinitionError
+from pipelines.streaming.names import valid_feed_name
+from pipelines.streaming.secret import Secret, is_secret
+from pipelines.streaming.target import (
+    Binding,
+    FolderBinding,
+    KafkaCluster,
+    SaslMechanism,
+    SecurityProtocol,
+    TopicBinding,
+    consumer_fault,
+    did_you_mean,
+)
+from resources.engine.settings import SparkMode, SparkSettings, remote_fault
+from resources.target.table import Notes, Table
 
 FILE_NAME = "tidemill.toml"
-DEFAULT_TARGET = "dev"
+DEFAULT_CLUSTER = "default"
 
-# What Spark itself redacts (`spark.redaction.regex`), and the keys of object stores.
-SECRET_CONF = re.compile(r"secret|password|token|access[._]?key|credential|jaas", re.IGNORECASE)
-# Of a Connect address: sc://host:15002/;token=...
-TOKEN = re.compile(r"(?<=;token=)[^;]*", re.IGNORECASE)
-
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkTable:
-    """`[targets.<name>.spark]`: see `resources.engine.SparkSettings`; None where the file says nothing."""
+class TargetConfig:
+    """`[targets.<name>]`.
 
-    mode: str | None = None
-    master: str | None = None
-    remote: str | None = None
-    driver_memory: str | None = None
-    shuffle_partitions: int | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaTable:
-    """`[targets.<name>.kafka.<cluster>]`: see `pipelines.streaming.sources.KafkaCluster`; None likewise."""
-
-    bootstrap: str | None = None
-    security_protocol: str | None = None
-    sasl_mechanism: str | None = None
-    username: str | None = None
-    password: str | None = None
-    ca_file: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedTable:
-    """One feed's place: a folder, or a topic of a cluster."""
-
-    path: str | None = None
-    topic: str | None = None
-    cluster: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetTable:
-    """`[targets.<name>]`."""
+    Attributes:
+        lake: The lake's folder or address, as the file has it.
+        landing: The folder with one folder per feed.
+        spark: How Spark runs.
+        clusters: Kafka clusters by name.
+        feeds: Feeds that are bound one by one.
+        origins: Where each setting of the file comes from, by name.
+        unset: The error about a variable that is not set, by the setting that needs it.
+    """
 
     lake: str | None = None
-    landing: str | None = None
-    spark: SparkTable = field(default_factory=SparkTable)
-    kafka: Mapping[str, KafkaTable] = field(default_factory=dict)
-    feeds: Mapping[str, FeedTable] = field(default_factory=dict)
+    landing: Path | None = None
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    clusters: Mapping[str, KafkaCluster] = field(default_factory=dict)
+    feeds: Mapping[str, Binding] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    unset: Mapping[str, ConfigurationError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,127 +62,204 @@ class Config:
 
     pipelines: tuple[str, ...] = ()
     default_target: str | None = None
-    targets: Mapping[str, TargetTable] = field(default_factory=dict)
+    targets: Mapping[str, TargetConfig] = field(default_factory=dict)
 
 
 def find_config(environ: Mapping[str, str], start: Path) -> Path:
-    """The file that `TIDEMILL_CONFIG` names, else the nearest one from `start` upwards.
+    """Return the file that `TIDEMILL_CONFIG` names, else the nearest one from `start` upwards.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: There is none, or the nearest one belongs to another user.
     """
     if named := environ.get("TIDEMILL_CONFIG"):
-        place = (start / Path(named).expanduser()).absolute()
-        if not place.is_file():
+        path = (start / Path(named).expanduser()).absolute()
+        if not path.is_file():
             raise ConfigurationError(
-                f"TIDEMILL_CONFIG names {place}, and there is no such file.",
+                f"TIDEMILL_CONFIG names {path}, and there is no such file.",
                 fix="Correct the variable, or unset it and work below the folder of tidemill.toml.",
             )
-        return place
+        return path
     start = start.absolute()
     for folder in (start, *start.parents):
-        if (folder / FILE_NAME).is_file():
-            return folder / FILE_NAME
+        path = folder / FILE_NAME
+        if path.is_file():
+            _refuse_foreign(path)
+            return path
     raise ConfigurationError(
         f"There is no {FILE_NAME} in {start} or above it.",
         fix="Work in your clone of the platform repository, or set TIDEMILL_CONFIG to the file.",
     )
 
 
-def read_config(place: Path) -> Config:
-    """The file, validated.
+def _refuse_foreign(path: Path) -> None:
+    """Refuse a file that another user could have put above the working directory: it names code to import."""
+    if os.name != "posix" or (owner := path.stat().st_uid) in (0, os.getuid()):
+        return
+    raise ConfigurationError(
+        f"{path} belongs to another user (uid {owner}), and it names code that would run as you.",
+        fix=f"Work in a clone of your own; or, if you trust the file, export TIDEMILL_CONFIG={path}",
+    )
+
+
+def read_config(path: Path, environ: Mapping[str, str]) -> Config:
+    """Return the content of a file, validated.
+
+    Args:
+        path: The file; relative paths in it start at its folder.
+        environ: The values of `${VAR}`. One that is not set is an error of the target that needs it only.
 
     Raises:
-        ConfigurationError: it cannot be read, is no TOML, or has keys or values that it may not have; all of
-            them are named at once.
+        ConfigurationError: The file cannot be read, is not TOML, or has keys or values that are not allowed;
+            all of them are named at once.
     """
     try:
-        content = tomllib.loads(place.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(f"{place} cannot be read: {reason}.") from None
-    faults: list[str] = []
-    config = _config(Keys(content, "", faults))
-    if faults:
-        raise ConfigurationError(f"{place}: " + "; ".join(fault.rstrip(".") for fault in faults) + ".")
-    return config
-
-
-def _config(keys: Keys) -> Config:
+        raise ConfigurationError(f"{path} cannot be read: {reason}.") from None
+    notes = Notes(environ)
+    table = Table(content, "", notes)
     config = Config(
-        pipelines=keys.texts("pipelines"),
-        default_target=keys.text("default_target"),
-        targets={name: _target(table) for name, table in keys.tables("targets").items()},
+        pipelines=table.strings("pipelines"),
+        default_target=table.raw("default_target"),
+        targets={
+            name: _target(name, inner, notes, path.parent) for name, inner in table.tables("targets").items()
+        },
     )
-    keys.end()
+    table.end()
+    if notes.faults:
+        raise ConfigurationError(f"{path}: " + "; ".join(fault.rstrip(".") for fault in notes.faults) + ".")
     return config
 
 
-def _target(keys: Keys) -> TargetTable:
-    target = TargetTable(
-        lake=keys.text("lake"),
-        landing=keys.text("landing"),
-        spark=_spark(keys.table("spark")),
-        kafka={name: _kafka(table) for name, table in keys.tables("kafka").items()},
-        feeds={name: _feed(table) for name, table in keys.tables("feeds").items()},
+def _target(name: str, table: Table, notes: Notes, root: Path) -> TargetConfig:
+    clusters = {cluster: _kafka(inner, root) for cluster, inner in table.tables("kafka").items()}
+    feeds = {feed: _feed(feed, inner, clusters, root) for feed, inner in table.tables("feeds").items()}
+    target = TargetConfig(
+        lake=table.string("lake"),
+        landing=table.file("landing", root),
+        spark=_spark(table.table("spark")),
+        clusters=clusters,
+        feeds=feeds,
+        origins=_origins(name, _below(table, notes.variables)),
+        unset=_below(table, notes.unset),
     )
-    keys.end()
+    table.end()
     return target
 
 
-def _spark(keys: Keys) -> SparkTable:
-    confs = keys.table("conf")
-    spark = SparkTable(
-        mode=keys.text("mode", choices=get_args(SparkMode)),
-        master=keys.text("master"),
-        remote=keys.text("remote"),
-        driver_memory=keys.text("driver_memory", pattern=r"[1-9][0-9]*[kKmMgGtT]", like="2g"),
-        shuffle_partitions=keys.whole("shuffle_partitions"),
-        conf=confs.scalars(),
+def _origins(target: str, variables: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return where each setting comes from; a binding is one setting, whatever keys the file writes it with."""
+    origins: dict[str, str] = {}
+    for setting, names in variables.items():
+        parts = setting.split(".")
+        name = "feeds" if setting == "landing" else setting
+        if parts[0] == "feeds" and parts[-1] in ("path", "topic"):
+            name = ".".join(parts[:-1])
+        origins[name] = f"{FILE_NAME} [targets.{target}]" + (f" from {', '.join(names)}" if names else "")
+    return origins
+
+
+def _below(table: Table, by_path: Mapping[str, T]) -> dict[str, T]:
+    """Return what was noted about a table, by the name that a setting has in the table."""
+    prefix = table.path_of("") + "."
+    return {path.removeprefix(prefix): note for path, note in by_path.items() if path.startswith(prefix)}
+
+
+def _spark(table: Table) -> SparkSettings:
+    confs = table.table("conf")
+    settings = SparkSettings(
+        **_given(
+            mode=table.string("mode", choices=get_args(SparkMode)),
+            master=table.string("master"),
+            remote=_remote(table),
+            driver_memory=table.string("driver_memory", pattern=r"[1-9][0-9]*[kKmMgGtT]", example="2g"),
+            shuffle_partitions=table.integer("shuffle_partitions"),
+        ),
+        conf=_given(**{key: confs.secret(key) if is_secret(key) else confs.scalar(key) for key in confs}),
     )
-    keys.end()
-    for key in filter(SECRET_CONF.search, spark.conf):
-        confs.secret(key)
-    if not all(VARIABLE.fullmatch(token) for token in TOKEN.findall(spark.remote or "")):
-        keys.fault("remote", "has a token in it; write token=${SPARK_TOKEN} and set the variable")
-    if spark.mode == "connect" and not spark.remote:
-        keys.fault("remote", "is missing, and mode 'connect' needs it, such as \"sc://host:15002\"")
-    if spark.mode == "cluster" and not spark.master:
-        keys.fault("master", "is missing, and mode 'cluster' needs it: spark://host:7077, yarn or k8s://...")
-    if spark.mode != "connect" and spark.remote:
-        keys.fault("remote", "is for mode 'connect'")
-    return spark
+    table.end()
+    if settings.mode == "connect" and not settings.remote:
+        table.fault("remote", "is missing, and mode 'connect' needs it, such as \"sc://host:15002\"")
+    if settings.mode == "cluster" and "master" not in table:
+        table.fault("master", "is missing, and mode 'cluster' needs it: spark://host:7077, yarn or k8s://...")
+    if settings.mode != "connect" and settings.remote:
+        table.fault("remote", "is for mode 'connect'")
+    return settings
 
 
-def _kafka(keys: Keys) -> KafkaTable:
-    kafka = KafkaTable(
-        bootstrap=keys.text("bootstrap"),
-        security_protocol=keys.text("security_protocol", choices=SECURITY_PROTOCOLS),
-        sasl_mechanism=keys.text("sasl_mechanism", choices=SASL_MECHANISMS),
-        username=keys.text("username"),
-        password=keys.secret("password"),
-        ca_file=keys.text("ca_file"),
+def _remote(table: Table) -> str | Secret | None:
+    remote = table.raw("remote")
+    if remote is None:
+        return None
+    if reason := remote_fault(remote):
+        table.fault("remote", reason)
+        return None
+    address, semicolon, parameters = remote.partition(";")
+    address = table.substituted("remote", address)
+    return table.reference("remote", f"{address};{parameters}") if semicolon else address
+
+
+def _kafka(table: Table, root: Path) -> KafkaCluster:
+    ca_file = table.file("ca_file", root)
+    cluster = KafkaCluster(
+        table.string("bootstrap") or "",
+        **_given(
+            security_protocol=table.string("security_protocol", choices=get_args(SecurityProtocol)),
+            sasl_mechanism=table.string("sasl_mechanism", choices=get_args(SaslMechanism)),
+            username=table.string_or_secret("username"),
+            password=table.secret("password"),
+            ca_file=None if ca_file is None else str(ca_file),
+            consumer=_consumer(table.table("consumer")),
+        ),
     )
-    keys.end()
-    if kafka.bootstrap is None:
-        keys.fault("bootstrap", "is missing: write the brokers as host:port, with commas between them")
-    protocol = kafka.security_protocol or "PLAINTEXT"
-    sasl = {name: getattr(kafka, name) for name in ("sasl_mechanism", "username", "password")}
-    for name, value in sasl.items():
-        if protocol.startswith("SASL") and value is None:
-            keys.fault(name, f"is missing, and security_protocol {protocol} needs it")
-        if not protocol.startswith("SASL") and value is not None:
-            keys.fault(name, "is for security_protocol SASL_SSL or SASL_PLAINTEXT")
-    if kafka.ca_file and not protocol.endswith("SSL"):
-        keys.fault("ca_file", "is for security_protocol SSL or SASL_SSL")
-    return kafka
+    table.end()
+    if "bootstrap" not in table:
+        table.fault("bootstrap", "is missing: write the brokers as host:port, with commas between them")
+    protocol = cluster.security_protocol
+    for name in ("sasl_mechanism", "username", "password"):
+        if protocol.startswith("SASL") and name not in table:
+            table.fault(name, f"is missing, and security_protocol {protocol} needs it")
+        if not protocol.startswith("SASL") and name in table:
+            table.fault(name, "is for security_protocol SASL_SSL or SASL_PLAINTEXT")
+    if "ca_file" in table and not protocol.endswith("SSL"):
+        table.fault("ca_file", "is for security_protocol SSL or SASL_SSL")
+    return cluster
 
 
-def _feed(keys: Keys) -> FeedTable:
-    feed = FeedTable(path=keys.text("path"), topic=keys.text("topic"), cluster=keys.text("cluster"))
-    keys.end()
-    if (feed.path is None) == (feed.topic is None):
-        keys.fault("", "needs a path or a topic, one of them")
-    if feed.cluster is not None and feed.topic is None:
-        keys.fault("cluster", "is for a feed with a topic")
-    return feed
+def _consumer(table: Table) -> dict[str, str]:
+    properties = {}
+    for name in table:
+        if reason := consumer_fault(name):
+            table.fault(name, reason)
+        else:
+            properties[name] = table.scalar(name)
+    return properties
+
+
+def _feed(name: str, table: Table, clusters: Mapping[str, KafkaCluster], root: Path) -> Binding:
+    path, topic, cluster = table.file("path", root), table.string("topic"), table.raw("cluster")
+    table.end()
+    try:
+        valid_feed_name(name)
+    except DefinitionError as error:
+        table.fault("", f"is no name of a feed: {error}")
+    if (path is None) == (topic is None):
+        table.fault("", "needs a path or a topic, one of them")
+    if cluster is not None and topic is None:
+        table.fault("cluster", "is for a feed with a topic")
+    if topic is None:
+        return FolderBinding(path or root)
+    cluster = cluster or DEFAULT_CLUSTER
+    if cluster not in clusters:
+        table.fault(
+            "topic",
+            f"is on the Kafka cluster {cluster!r}, and the target has none of that name"
+            f".{did_you_mean(cluster, clusters)}",
+        )
+    return TopicBinding(clusters.get(cluster, KafkaCluster("")), topic)
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Return the fields that the file sets; the others keep their defaults."""
+    return {name: value for name, value in fields.items() if value is not None}

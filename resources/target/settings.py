@@ -1,13 +1,11 @@
 """A target's settings as they may be shown: with their origin, and with secrets masked."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
+from pipelines.streaming.secret import MASK, is_secret
 from pipelines.streaming.target import KafkaCluster
-from resources.engine.engine import SparkSettings
-from resources.target.config import SECRET_CONF, TOKEN
-
-MASK = "********"
+from resources.engine.settings import SparkSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +23,18 @@ class Setting:
     origin: str
 
 
-def spark_values(spark: SparkSettings) -> dict[str, object]:
-    """How Spark runs, by setting; None where there is no value."""
-    values = {
-        f"spark.{each.name}": getattr(spark, each.name) for each in fields(spark) if each.name != "conf"
-    }
-    if spark.remote:
-        values["spark.remote"] = TOKEN.sub(MASK, spark.remote)
-    confs = {
-        f"spark.conf.{key}": MASK if SECRET_CONF.search(key) else value for key, value in spark.conf.items()
-    }
-    return values | confs
+def shown(prefix: str, value: SparkSettings | KafkaCluster) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each field that has one, secrets masked.
 
-
-def cluster_values(clusters: Mapping[str, KafkaCluster]) -> dict[str, object]:
-    """How Kafka clusters are reached, by setting; None where there is no value."""
-    return {
-        f"kafka.{name}.{each.name}": MASK
-        if each.name == "password" and cluster.password
-        else getattr(cluster, each.name)
-        for name, cluster in clusters.items()
-        for each in fields(cluster)
-    }
+    Args:
+        prefix: The path of the value in the target: `kafka.default`.
+        value: How Spark runs, or how a cluster is reached.
+    """
+    for field in fields(value):
+        content = getattr(value, field.name)
+        entries = content if isinstance(content, Mapping) else {"": content}
+        for key, entry in entries.items():
+            if entry is not None:
+                name = ".".join(part for part in (prefix, field.name, key) if part)
+                literal_secret = isinstance(entry, str) and is_secret(key or field.name)
+                yield name, MASK if literal_secret else str(entry)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from orchestration.cli import debug
 from pipelines.streaming.backlog import cluster
 from pipelines.streaming.records.lake import Lake
-from resources.engine.engine import SparkSettings
+from resources.engine.settings import SparkSettings
 from resources.target.resolve import ResolvedTarget
 from tests.orchestration.shop import Shop
 
@@ -55,7 +55,7 @@ def test_everything_that_a_run_needs_is_pinged(shop):
 
     assert set(found) == {"pipelines", "java", "jars", "spark", "lake", "dagster"}
     assert found["pipelines"]["detail"] == "2 streams"
-    assert found["lake"] == {"name": "lake", "ok": True, "detail": f"{shop.root}/lake will be made"}
+    assert found["lake"] == {"name": "lake", "ok": True, "detail": f"{shop.root}/lake will be created"}
     assert found["dagster"]["ok"] is None
 
 

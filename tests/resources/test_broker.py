@@ -91,7 +91,7 @@ def test_a_broker_that_does_not_start_says_what_it_said(tmp_path, monkeypatch):
 
     with pytest.raises(
         TransientError,
-        match=r"could not format its folder \(exit status 3\); it said: ERROR: the disk is on fire",
+        match=r"could not format its folder \(exit status 3\); its log has: ERROR: the disk is on fire",
     ):
         Broker().__enter__()
     assert not list(tmp_path.glob("tidemill-broker-*"))

@@ -119,19 +119,22 @@ def test_fetched_once_with_a_line_on_stderr_then_offline(world, capsys, monkeypa
         pytest.param(
             DELIVER + "printf evil > jars/two-2.0.jar\n",
             TerminalError,
-            r"spark\.sha256 pins: two-2\.0\.jar has sha256 .*Nothing of it was kept",
+            r"spark\.sha256 pins: two-2\.0\.jar has sha256 .*No file was kept",
             id="wrong sum",
         ),
         pytest.param(
             "printf 'first jar' > jars/one-1.0.jar\n", TerminalError, "two-2.0.jar is missing", id="half"
         ),
         pytest.param(
-            DELIVER + "kill -9 $$\n", TransientError, "The cache is as it was", id="killed at the end"
+            DELIVER + "kill -9 $$\n", TransientError, "The cache is unchanged", id="killed at the end"
         ),
         pytest.param(
-            NO_NETWORK, TransientError, r"names: Host repo\.example not found\..*TIDEMILL_IVY", id="offline"
+            NO_NETWORK,
+            TransientError,
+            r"ivy\.xml: Host repo\.example not found\..*TIDEMILL_IVY",
+            id="offline",
         ),
-        pytest.param("exit 1\n", TransientError, "without a word", id="silent"),
+        pytest.param("exit 1\n", TransientError, "without any output", id="silent"),
     ],
 )
 def test_a_fetch_that_fails_says_why_and_leaves_the_cache_as_it_was(world, script, error, says):
@@ -189,7 +192,7 @@ def test_a_damaged_copy_is_named_and_not_used_until_a_fetch_replaces_it(world, d
     if damage == "folder":
         jar.mkdir()
 
-    with pytest.raises(TerminalError, match=r"two-2\.0\.jar .*`tidemill jars fetch` replaces them"):
+    with pytest.raises(TerminalError, match=r"two-2\.0\.jar .*Replace them with `tidemill jars fetch`"):
         jars_of(SET)
     assert world.starts() == 1
 
@@ -232,7 +235,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_with_the_way_out(world, monk
     monkeypatch.setenv("TIDEMILL_CACHE", str(world.folder / "file"))
 
     with pytest.raises(
-        ConfigurationError, match=r"cannot be written: .*Let TIDEMILL_CACHE name another folder"
+        ConfigurationError, match=r"cannot be written: .*Set TIDEMILL_CACHE to another folder"
     ):
         jars_of(SET)
 
@@ -297,14 +300,14 @@ def test_sums_and_ivy_file_name_the_same_versions(jar_set):
     text = jar_set.ivy_file.read_text()
     named = {f"{name}-{revision}.jar" for name, revision in re.findall(r'name="(\S+)" rev="(\S+)"', text)}
 
-    assert named <= set(jar_set.sums())
-    assert jar_set is BROKER or named == set(jar_set.sums())
-    assert all(len(digest) == 64 for digest in jar_set.sums().values())
+    assert named <= set(jar_set.checksums())
+    assert jar_set is BROKER or named == set(jar_set.checksums())
+    assert all(len(digest) == 64 for digest in jar_set.checksums().values())
     assert "://" not in text
 
 
 def test_what_was_fetched_for_spark_is_what_is_pinned():
-    assert [jar.name for jar in spark_jars()] == list(SPARK.sums())
+    assert [jar.name for jar in spark_jars()] == list(SPARK.checksums())
     assert inspect(SPARK).state == "ready"
 
 
@@ -315,12 +318,12 @@ def test_asking_for_jars_loads_neither_spark_nor_dagster():
     assert subprocess.check_output([sys.executable, "-c", code], env=environ, text=True) == "[]\n"
 
 
-def test_write_sums_is_what_sums_reads(world):
+def test_write_checksums_is_what_sums_reads(world):
     jars = jars_of(SET)
     pins = world.folder / "pins/spark.sha256"
     before = pins.read_text()
 
-    cache.write_sums(jars[0].parent, pins)
+    cache.write_checksums(jars[0].parent, pins)
 
     assert pins.read_text() == before
 

@@ -53,10 +53,10 @@ def test_a_java_that_spark_runs_on_is_accepted_without_starting_it(tmp_path: Pat
 def test_a_java_that_spark_does_not_run_on_is_named_with_the_way_to_another(tmp_path, version, why):
     java_home = home(tmp_path, release=f'JAVA_VERSION="{version}"\n')
 
-    said = judged(java_home)
+    message = judged(java_home)
 
-    assert said is not None
-    assert "\n" not in said
+    assert message is not None
+    assert "\n" not in message
     for part in (
         version,
         str(java_home / "bin/java"),
@@ -66,14 +66,14 @@ def test_a_java_that_spark_does_not_run_on_is_named_with_the_way_to_another(tmp_
         "brew",
         "sdk install",
     ):
-        assert part in said
+        assert part in message
 
 
 def test_a_runtime_without_the_vector_module_is_refused(tmp_path):
-    said = judged(home(tmp_path, release='JAVA_VERSION="17.0.15"\nMODULES="java.base java.sql"\n'))
+    message = judged(home(tmp_path, release='JAVA_VERSION="17.0.15"\nMODULES="java.base java.sql"\n'))
 
-    assert said is not None
-    assert "jdk.incubator.vector" in said
+    assert message is not None
+    assert "jdk.incubator.vector" in message
 
 
 @pytest.mark.parametrize("release", [None, "", 'JAVA_VERSION="unknown"\n'])
@@ -85,10 +85,10 @@ def test_without_a_release_file_that_tells_java_itself_is_asked(tmp_path, releas
 
 
 def test_a_stand_in_that_only_says_how_to_install_java_is_no_java(tmp_path):
-    said = judged(home(tmp_path))
+    message = judged(home(tmp_path))
 
-    assert said is not None
-    assert f"JAVA_HOME is {tmp_path}" in said
+    assert message is not None
+    assert f"JAVA_HOME is {tmp_path}" in message
 
 
 def test_java_home_wins_over_path_as_in_sparks_launcher_even_when_it_is_wrong(tmp_path):
@@ -110,10 +110,10 @@ def test_links_are_followed_to_the_home_that_has_the_release_file(tmp_path):
 
 
 def test_no_java_at_all():
-    said = complaint(find_java({"PATH": "/nowhere"}), {"PATH": "/nowhere"})
+    message = complaint(find_java({"PATH": "/nowhere"}), {"PATH": "/nowhere"})
 
-    assert said is not None
-    assert said.startswith("No working Java: JAVA_HOME is not set")
+    assert message is not None
+    assert message.startswith("No working Java: JAVA_HOME is not set")
 
 
 def test_require_java_raises_the_same_line_as_an_error_of_ours(tmp_path, monkeypatch):

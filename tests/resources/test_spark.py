@@ -1,10 +1,11 @@
 """SparkResource: one target, one engine, nothing started before a session is asked for."""
 
 import pytest
-from dagster import asset, materialize
+from dagster import DagsterResourceFunctionError, asset, materialize
 from dagster_pyspark import LazyPySparkResource
 from pydantic import ValidationError
 
+from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.target import FolderBinding
 from resources.spark import SparkResource
 
@@ -46,7 +47,7 @@ def test_the_target_says_where_spark_runs():
 def test_the_environment_of_the_run_decides_the_target(monkeypatch):
     resource = SparkResource()
     monkeypatch.setenv("TIDEMILL_TARGET", "shared")
-    assert resource.target.name == "shared"
+    assert resource.resolved_target.name == "shared"
 
 
 def test_fields_come_before_the_target():
@@ -57,7 +58,7 @@ def test_fields_come_before_the_target():
 
 
 def test_lake_and_landing_mean_what_the_flags_mean(tmp_path):
-    target = SparkResource(lake=str(tmp_path / "other"), landing=str(tmp_path / "in")).target
+    target = SparkResource(lake=str(tmp_path / "other"), landing=str(tmp_path / "in")).resolved_target
     assert target.lake.root == tmp_path / "other"
     assert target.binding("clicks") == FolderBinding(tmp_path / "in" / "clicks")
 
@@ -72,7 +73,7 @@ def test_one_run_can_name_another_target():
 
     @asset
     def report(spark: SparkResource) -> None:
-        seen.append(spark.target.name)
+        seen.append(spark.resolved_target.name)
 
     materialize(
         [report],
@@ -87,3 +88,49 @@ def test_it_stands_wherever_dagsters_own_resource_is_asked_for():
     assert isinstance(resource, LazyPySparkResource)
     assert resource.engine is resource.engine
     assert resource.engine._root is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"spark_config": {"spark.hadoop.fs.s3a.secret.key": "s3cr3t"}},
+        {"spark_config": {"spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net": "s3cr3t"}},
+        {"remote": "sc://server:15002/;token=s3cr3t"},
+    ],
+)
+def test_a_secret_is_refused_without_a_word_of_it_and_with_the_way_around(arguments):
+    with pytest.raises(ConfigurationError) as caught:
+        SparkResource(**arguments)
+
+    assert "${" in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_secret_is_a_variable_that_is_read_when_spark_starts(monkeypatch):
+    resource = SparkResource(
+        mode="connect",
+        remote="sc://server:15002/;token=${TM_TOKEN}",
+        spark_config={"spark.hadoop.fs.s3a.secret.key": "${TM_KEY}"},
+    )
+    settings = resource.engine.settings
+    monkeypatch.setenv("TM_TOKEN", "t0ken")
+    monkeypatch.setenv("TM_KEY", "s3cr3t")
+
+    assert settings.remote.reveal() == "sc://server:15002/;token=t0ken"
+    assert settings.conf["spark.hadoop.fs.s3a.secret.key"].reveal() == "s3cr3t"
+    assert "s3cr3t" not in repr(settings)
+
+
+def test_a_secret_in_the_config_of_a_run_is_refused():
+    @asset
+    def report(spark: SparkResource) -> None:
+        raise AssertionError(spark)
+
+    with pytest.raises(DagsterResourceFunctionError) as caught:
+        materialize(
+            [report],
+            resources={"spark": SparkResource()},
+            run_config={"resources": {"spark": {"config": {"spark_config": {"a.password": "s3cr3t"}}}}},
+        )
+    assert isinstance(caught.value.user_exception, ConfigurationError)
+    assert "s3cr3t" not in f"{caught.value} {caught.value.user_exception}"

@@ -1,15 +1,21 @@
 """One resolver decides what a target is; the file cannot hold a secret or a typing error."""
 
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pipelines.streaming.errors import ConfigurationError
+from pipelines.streaming.secret import Secret
 from pipelines.streaming.target import FolderBinding, KafkaCluster, TopicBinding
-from resources.engine.engine import SparkSettings
-from resources.target.config import read_config
+from resources.engine.engine import SparkEngine
+from resources.engine.launch import application_confs
+from resources.engine.settings import SparkSettings
+from resources.target.config import find_config, read_config
 from resources.target.resolve import ResolvedTarget, resolve
 
 PROD = """
@@ -42,7 +48,18 @@ ca_file = "ca.pem"
 "clicks" = { topic = "clicks.v2" }
 "ads.csv" = { path = "once/ads" }
 """
-ENVIRON = {"REGION": "eu", "KAFKA_PASSWORD": "hunter2", "S3_SECRET": "swordfish"}
+CONNECT = PROD.replace(
+    'mode = "cluster"\nmaster = "spark://spark:7077"',
+    'mode = "connect"\nremote = "sc://h:1/;token=${SPARK_TOKEN};user_id=u"',
+)
+ENVIRON = {"REGION": "eu"}
+SECRETS = {"KAFKA_PASSWORD": "hunter2", "S3_SECRET": "swordfish", "SPARK_TOKEN": "t0ken"}
+
+
+@pytest.fixture
+def _secrets_are_set(monkeypatch):
+    for variable, value in SECRETS.items():
+        monkeypatch.setenv(variable, value)
 
 
 def project(folder: Path, text: str = PROD) -> Path:
@@ -69,7 +86,7 @@ def test_a_target_of_the_file(tmp_path):
         security_protocol="SASL_SSL",
         sasl_mechanism="SCRAM-SHA-512",
         username="tidemill",
-        password="hunter2",  # noqa: S106 - the test's own
+        password=Secret("${KAFKA_PASSWORD}", ""),
         ca_file=str(tmp_path / "ca.pem"),
     )
     assert target.name == "prod"
@@ -86,7 +103,7 @@ def test_a_target_of_the_file(tmp_path):
         conf={
             "spark.executor.cores": "4",
             "spark.sql.adaptive.enabled": "true",
-            "spark.hadoop.fs.s3a.secret.key": "swordfish",
+            "spark.hadoop.fs.s3a.secret.key": Secret("${S3_SECRET}", ""),
         },
     )
 
@@ -137,6 +154,40 @@ def test_no_file_is_an_error_that_says_where_it_looked(tmp_path):
         resolve(environ={"TIDEMILL_CONFIG": "gone.toml"}, start=tmp_path)
 
 
+def test_a_file_of_another_user_is_refused_unless_it_is_named(tmp_path, monkeypatch):
+    config = project(tmp_path, "") / "tidemill.toml"
+    if os.getuid() == 0:
+        os.chown(config, 54_321, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 54_321)
+
+    with pytest.raises(ConfigurationError) as caught:
+        resolve(environ={}, start=tmp_path)
+
+    assert f"{config} belongs to another user (uid {config.stat().st_uid})" in str(caught.value)
+    assert f"export TIDEMILL_CONFIG={config}" in str(caught.value)
+    assert resolve(environ={"TIDEMILL_CONFIG": str(config)}, start=tmp_path).config == config
+
+
+def test_a_file_of_root_is_accepted(tmp_path, monkeypatch):
+    project(tmp_path, "")
+    root = SimpleNamespace(st_uid=0, st_mode=0o100644)
+    monkeypatch.setattr(os, "getuid", lambda: 54_321)
+    monkeypatch.setattr(Path, "stat", lambda _path, **_options: root)
+
+    assert find_config({}, tmp_path) == tmp_path / "tidemill.toml"
+
+
+def test_consumer_properties_of_a_cluster(tmp_path):
+    text = PROD + '[targets.prod.kafka.default.consumer]\n"max.partition.fetch.bytes" = 1048576\n'
+    default, given = resolved(tmp_path).cluster("default"), resolved(tmp_path, text).cluster("default")
+
+    assert default.isolation_level == given.isolation_level == "read_committed"
+    assert given.consumer == {"max.partition.fetch.bytes": "1048576"}
+    uncommitted = replace(given, consumer={"isolation.level": "read_uncommitted"}, sasl_mechanism=None)
+    assert uncommitted.spark_options()["kafka.isolation.level"] == "read_uncommitted"
+
+
 def test_lake_and_landing_flags_are_of_the_working_directory(tmp_path):
     target = resolved(tmp_path, lake="mine", landing="drop")
 
@@ -154,14 +205,16 @@ def test_a_kafka_flag_binds_every_feed_to_the_topic_of_its_name(tmp_path):
 
 
 def test_credentials_go_only_to_the_cluster_they_are_for(tmp_path):
-    assert (
-        resolved(tmp_path, kafka="kafka:9093").binding("clicks").cluster.password == ENVIRON["KAFKA_PASSWORD"]
-    )
+    same = resolved(tmp_path, kafka="kafka:9093").binding("clicks").cluster
+    assert same.password == Secret("${KAFKA_PASSWORD}", "")
     assert resolved(tmp_path, kafka="elsewhere:9093").binding("clicks").cluster.password is None
 
 
 def test_landing_and_kafka_flags_exclude_each_other(tmp_path):
-    assert "give one of them" in error(tmp_path, PROD, landing="x", kafka="y:1")
+    message = error(tmp_path, PROD, landing="x", kafka="y:1")
+
+    assert "--landing and --kafka both bind every feed" in message
+    assert "Give one of them." in message
 
 
 def test_a_feed_that_nothing_binds(tmp_path):
@@ -178,16 +231,29 @@ def test_a_folder_that_spark_would_take_for_a_pattern(tmp_path):
         resolved(tmp_path, text="", landing="in[1]").binding("clicks")
 
 
+@pytest.mark.usefixtures("_secrets_are_set")
 def test_secrets_are_shown_nowhere(tmp_path):
-    target = resolved(tmp_path)
+    target = resolved(tmp_path, CONNECT)
+    cluster = target.cluster("default")
 
-    shown = f"{target} {target!r} {target.cluster('default')} {target.settings()} {target.binding('clicks')}"
-    masked = {setting.name: setting for setting in target.settings() if setting.value == "********"}
+    shown = f"{target} {target!r} {cluster} {cluster.password} {target.settings()} {target.binding('clicks')}"
+    masked = {setting.name: setting for setting in target.settings() if "********" in setting.value}
 
-    assert "hunter2" not in shown
-    assert "swordfish" not in str(target.settings())
-    assert set(masked) == {"kafka.default.password", "spark.conf.spark.hadoop.fs.s3a.secret.key"}
+    assert not [secret for secret in SECRETS.values() if secret in shown]
+    assert {name: setting.value for name, setting in masked.items()} == {
+        "kafka.default.password": "********",
+        "spark.conf.spark.hadoop.fs.s3a.secret.key": "********",
+        "spark.remote": "sc://h:1/;token=********;user_id=u",
+    }
     assert masked["kafka.default.password"].origin == "tidemill.toml [targets.prod] from KAFKA_PASSWORD"
+
+
+def test_a_password_that_code_gives_is_masked_too(tmp_path):
+    target = resolved(tmp_path, "", kafka="b:1")
+    cluster = KafkaCluster("b:1", "SASL_SSL", "PLAIN", username="me", password="hunter2")  # noqa: S106
+    target = replace(target, clusters={"default": cluster})
+
+    assert "hunter2" not in f"{target!r} {cluster} {target.settings()}"
 
 
 @pytest.mark.parametrize(
@@ -207,24 +273,74 @@ def test_a_secret_in_the_file_is_refused_without_a_word_of_it(tmp_path, right, w
     assert "s3cr3t" not in message
 
 
-def test_a_token_of_a_connect_server_comes_from_the_environment_and_is_masked(tmp_path):
-    text = '[targets.c]\nlake = "l"\n[targets.c.spark]\nmode = "connect"\nremote = "sc://h:1/;token=${TOKEN};user_id=u"'
+def test_secrets_are_read_when_a_connection_is_made(tmp_path, monkeypatch):
+    target = resolved(tmp_path, CONNECT)
+    cluster = target.cluster("default")
+    for variable, value in SECRETS.items():
+        monkeypatch.setenv(variable, value)
 
-    target = resolved(tmp_path, text, "c", environ={"TOKEN": "tok"})
+    assert cluster.client_config()["sasl.password"] == "hunter2"
+    assert cluster.spark_options()["kafka.sasl.jaas.config"].endswith(
+        'username="tidemill" password="hunter2";'
+    )
+    assert target.spark.conf["spark.hadoop.fs.s3a.secret.key"].reveal() == "swordfish"
+    assert target.spark.remote.reveal() == "sc://h:1/;token=t0ken;user_id=u"
 
-    assert target.spark.remote == "sc://h:1/;token=tok;user_id=u"
-    assert "sc://h:1/;token=********;user_id=u" in {setting.value for setting in target.settings()}
+
+@pytest.mark.parametrize(
+    ("connect", "variable", "setting"),
+    [
+        (
+            lambda target: target.cluster("default").client_config(),
+            "KAFKA_PASSWORD",
+            "kafka.default.password",
+        ),
+        (
+            lambda target: target.cluster("default").spark_options(),
+            "KAFKA_PASSWORD",
+            "kafka.default.password",
+        ),
+        (lambda target: SparkEngine(target.spark).root(), "SPARK_TOKEN", "spark.remote"),
+        (
+            lambda target: application_confs(target.spark),
+            "S3_SECRET",
+            "spark.conf.spark.hadoop.fs.s3a.secret.key",
+        ),
+    ],
+)
+def test_a_secret_that_is_not_set_is_named_by_the_connection(
+    tmp_path, monkeypatch, connect, variable, setting
+):
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, "" if name == variable else value)
+
+    with pytest.raises(ConfigurationError) as caught:
+        connect(resolved(tmp_path, CONNECT))
+
+    assert f"{variable} is not set in the environment, and {setting} of target 'prod' needs it." in str(
+        caught.value
+    )
+    assert f"export {variable}=..." in str(caught.value)
 
 
-def test_an_unset_variable_is_named(tmp_path):
-    message = error(tmp_path, PROD, environ={"KAFKA_PASSWORD": ""})
+def test_a_username_can_be_a_secret(tmp_path, monkeypatch):
+    cluster = resolved(tmp_path, PROD.replace('"tidemill"', '"${KAFKA_USER}"')).cluster("default")
+    monkeypatch.setenv("KAFKA_USER", "svc")
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
 
-    assert "KAFKA_PASSWORD is not set" in message
-    assert "kafka.default.password of target 'prod'" in message
+    assert cluster.client_config()["sasl.username"] == "svc"
+    assert len({cluster, cluster}) == 1, "clusters are keys of the cache of clients"
+
+
+def test_another_value_that_needs_a_variable_is_named_when_the_target_is_resolved(tmp_path):
+    message = error(tmp_path, PROD, environ={"REGION": ""})
+
+    assert "REGION is not set in the environment, and landing of target 'prod' needs it." in message
+    assert resolved(tmp_path, PROD, environ={"REGION": ""}, landing="in").name == "prod"
 
 
 def test_variables_of_other_targets_are_not_needed(tmp_path):
-    assert resolved(tmp_path, PROD, "dev", environ={"KAFKA_PASSWORD": ""}).name == "dev"
+    assert resolved(tmp_path, PROD, "dev", environ={"REGION": ""}).name == "dev"
 
 
 @pytest.mark.parametrize(
@@ -246,8 +362,8 @@ def test_variables_of_other_targets_are_not_needed(tmp_path):
             "targets.x.feeds.f needs a path or a topic, one",
         ),
         ("[targets.x.feeds]\nf = 'p'", "targets.x.feeds.f must be a table"),
-        ("pipelines = 'ads'", "pipelines must be a list of texts"),
-        ("[targets.x]\nlake = 3", "targets.x.lake must be a text"),
+        ("pipelines = 'ads'", "pipelines must be a list of strings"),
+        ("[targets.x]\nlake = 3", "targets.x.lake must be a string"),
         ("targets = 1", "targets must be a table"),
         (
             "[targets.x.spark]\nmode = 'clusterr'",
@@ -256,9 +372,9 @@ def test_variables_of_other_targets_are_not_needed(tmp_path):
         ("[targets.x.spark]\nmode = 'connect'", "targets.x.spark.remote is missing"),
         ("[targets.x.spark]\nmode = 'cluster'", "targets.x.spark.master is missing"),
         ("[targets.x.spark]\nremote = 'sc://h'", "targets.x.spark.remote is for mode 'connect'"),
-        ("[targets.x.spark]\nshuffle_partitions = true", "shuffle_partitions must be a whole number"),
+        ("[targets.x.spark]\nshuffle_partitions = true", "shuffle_partitions must be an integer"),
         ("[targets.x.spark]\ndriver_memory = '1 GB'", "driver_memory is '1 GB'; write it like '2g'"),
-        ("[targets.x.spark.conf]\nspark.a = 1", "targets.x.spark.conf.spark must be a text"),
+        ("[targets.x.spark.conf]\nspark.a = 1", "targets.x.spark.conf.spark must be a string"),
         ("[targets.x.kafka.c]\nsecurity_protocol = 'SSL'", "targets.x.kafka.c.bootstrap is missing"),
         (
             "[targets.x.kafka.c]\nbootstrap = 'b:1'\nsecurity_protocol = 'SASL_SSL'",
@@ -269,14 +385,31 @@ def test_variables_of_other_targets_are_not_needed(tmp_path):
             "username is for security_protocol SASL_SSL",
         ),
         ("[targets.x.kafka.c]\nbootstrap = 'b:1'\nca_file = 'u'", "ca_file is for security_protocol SSL"),
+        (
+            "[targets.x.kafka.c]\nbootstrap = 'b:1'\n[targets.x.kafka.c.consumer]\n'sasl.jaas.config' = 's3cr3t'",
+            "targets.x.kafka.c.consumer.sasl.jaas.config cannot be set here; write username and password",
+        ),
+        (
+            "[targets.x.kafka.c]\nbootstrap = 'b:1'\n[targets.x.kafka.c.consumer]\n'ssl.key.password' = 's3cr3t'",
+            "targets.x.kafka.c.consumer.ssl.key.password holds a credential",
+        ),
+        (
+            "[targets.x.kafka.c]\nbootstrap = 'b:1'\n[targets.x.kafka.c.consumer]\n'auto.offset.reset' = 'latest'",
+            "consumer.auto.offset.reset cannot be set here; give starting_offsets= to the source",
+        ),
+        (
+            "[targets.x.kafka.c]\nbootstrap = 'b:1'\n[targets.x.kafka.c.consumer]\n'kafka.check.crcs' = false",
+            "consumer.kafka.check.crcs has Spark's prefix; write 'check.crcs'",
+        ),
         ("a = ", "cannot be read: "),
     ],
 )
 def test_a_fault_in_the_file_is_named(tmp_path, text, message):
     with pytest.raises(ConfigurationError) as caught:
-        read_config(project(tmp_path, text) / "tidemill.toml")
+        read_config(project(tmp_path, text) / "tidemill.toml", {})
 
     assert message in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)
 
 
 def test_all_faults_are_named_at_once(tmp_path):
@@ -300,56 +433,9 @@ def test_a_lake_on_an_object_store_is_refused(tmp_path):
 def test_a_feed_on_a_cluster_that_is_not_there(tmp_path):
     text = "[targets.x]\nlake='l'\n[targets.x.feeds]\nf = {topic = 't', cluster = 'main'}\n"
 
-    assert "on the Kafka cluster 'main', and there is none" in error(tmp_path, text, "x")
-
-
-GOOD = "from pipelines.streaming import Pipeline\nshop = Pipeline('shop')\n"
-
-
-def modules(folder: Path, monkeypatch, **sources: str) -> Path:
-    """Modules beside the file, importable for one test and forgotten after it."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for name, source in sources.items():
-        (folder / f"{name}.py").write_text(source, encoding="utf-8")
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    return folder
-
-
-def test_pipelines_are_imported_from_beside_the_file(tmp_path, monkeypatch):
-    modules(tmp_path, monkeypatch, tm_shop_a=GOOD)
-
-    pipelines = resolved(tmp_path, 'pipelines = ["tm_shop_a:shop"]').pipelines()
-
-    assert [(name, pipeline.name) for name, pipeline in pipelines.items()] == [("shop", "shop")]
-
-
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        (["tm_shop_b"], "is not of the form 'module:attribute'"),
-        (["tm_gone:shop"], "there is no module 'tm_gone'"),
-        (["tm_shop_b:shops"], "has no 'shops'. Its pipelines: shop."),
-        (["tm_shop_b:Pipeline"], "is a type, not a Pipeline"),
-        (["tm_raises:shop"], "raised ZeroDivisionError"),
-        (["tm_needs:shop"], "No module named 'tm_not_installed'"),
-        (["tm_shop_b:shop", "tm_shop_c:shop"], "'tm_shop_b:shop' and 'tm_shop_c:shop' are both named 'shop'"),
-    ],
-)
-def test_a_pipeline_that_cannot_be_had(tmp_path, monkeypatch, entries, message):
-    modules(
-        tmp_path,
-        monkeypatch,
-        tm_shop_b=GOOD,
-        tm_shop_c=GOOD,
-        tm_raises="1 / 0",
-        tm_needs="import tm_not_installed",
+    assert "feeds.f.topic is on the Kafka cluster 'main', and the target has none of that name" in error(
+        tmp_path, text, "x"
     )
-    target = resolved(tmp_path, f"pipelines = {entries}")
-
-    with pytest.raises(ConfigurationError) as caught:
-        target.pipelines()
-
-    assert message in str(caught.value)
 
 
 def test_the_resolver_imports_nothing_heavy():

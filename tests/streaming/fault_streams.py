@@ -133,7 +133,8 @@ def main() -> None:
     from pipelines.streaming.records.lake import Lake
     from pipelines.streaming.run.pipeline_run import PipelineRun
     from pipelines.streaming.testing import Scratch
-    from resources.engine.engine import SparkEngine, SparkSettings
+    from resources.engine.engine import SparkEngine
+    from resources.engine.settings import SparkSettings
 
     lake, landing, *names = sys.argv[1:]
     engine = SparkEngine(

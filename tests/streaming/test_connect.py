@@ -12,7 +12,8 @@ import pytest
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch
 from resources.dev import supervised
-from resources.engine.engine import SparkSettings, application_confs
+from resources.engine.launch import application_confs
+from resources.engine.settings import SparkSettings
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.test_pipeline import ALL, assert_equal, tables
 from tests.small import SMALL
@@ -75,7 +76,8 @@ from pipelines.ads import ads
 from pipelines.ads.generate import generate
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch
-from resources.engine.engine import SparkEngine, SparkSettings
+from resources.engine.engine import SparkEngine
+from resources.engine.settings import SparkSettings
 
 remote, folder = sys.argv[1], Path(sys.argv[2])
 engine = SparkEngine(SparkSettings(mode="connect", remote=remote, shuffle_partitions=2))

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
 from pipelines.streaming import DeltaAppend, Feed, FileSource, KafkaSource, Pipeline, from_json, raw
+from pipelines.streaming.backlog.sources import backlog_of
 from pipelines.streaming.target import KafkaCluster, TopicBinding
 from pipelines.streaming.testing import multiset
 
@@ -115,3 +116,78 @@ def test_named_sources_of_every_kind_survive_restart_reorder_add_and_remove(scra
         expected[(f"row {number}",)] += 1
         scratch.run(stream)
         assert scratch.rows(stream) == expected
+
+
+def _in_transaction(broker, topic, *, commit):
+    """Send messages in one transaction, and commit or abort it."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": uuid4().hex})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for number in range(8):
+        producer.produce(
+            topic, value=f"{'committed' if commit else 'aborted'} {number}", partition=number % 4
+        )
+    assert producer.flush(30) == 0
+    if commit:
+        producer.commit_transaction(30)
+    else:
+        producer.abort_transaction(30)
+
+
+def _isolated(scratch, cluster, topic, *, kind, options=None):
+    """A stream over a feed or a KafkaSource, and its backlog before the first run."""
+    if kind == "feed":
+        scratch.bindings["orders"] = TopicBinding(cluster, topic)
+        source = Feed("orders", value=raw())
+    else:
+        scratch.clusters["default"] = cluster
+        source = KafkaSource(subscribe=topic, options=options or {})
+    return Pipeline("shop").stream(source=source, sink=DeltaAppend(), name="orders")(
+        lambda events: events.select(F.col("value").cast("string").alias("value"))
+    )
+
+
+def _backlog(scratch, stream, offset=None):
+    (source,) = stream.sources.values()
+    return backlog_of(source, offset, checkpoint=None, name="events", target=scratch.target)
+
+
+@pytest.mark.parametrize("kind", ["feed", "source"])
+def test_messages_of_aborted_transactions_never_become_rows(scratch, broker, topic, kind):
+    stream = _isolated(scratch, KafkaCluster(broker.bootstrap), topic, kind=kind)
+    _in_transaction(broker, topic, commit=True)
+    _in_transaction(broker, topic, commit=False)
+    scratch.run(stream)
+    assert scratch.rows(stream, "value") == multiset([(f"committed {n}",) for n in range(8)])
+    (idle,) = scratch.run(stream)
+    assert idle.outcome == "idle", "what is left are aborted messages, and they have been passed"
+
+
+@pytest.mark.parametrize(
+    ("consumer", "options"),
+    [({"isolation.level": "read_uncommitted"}, {}), ({}, {"kafka.isolation.level": "read_uncommitted"})],
+    ids=["cluster", "source"],
+)
+def test_a_cluster_or_a_source_can_ask_for_uncommitted_messages(scratch, broker, topic, consumer, options):
+    cluster = KafkaCluster(broker.bootstrap, consumer=consumer)
+    stream = _isolated(scratch, cluster, topic, kind="source", options=options)
+    _in_transaction(broker, topic, commit=False)
+    scratch.run(stream)
+    assert scratch.rows(stream, "value") == multiset([(f"aborted {n}",) for n in range(8)])
+
+
+def test_an_open_transaction_waits_neither_for_the_backlog_nor_for_the_stream(scratch, broker, topic):
+    cluster = KafkaCluster(broker.bootstrap)
+    stream = _isolated(scratch, cluster, topic, kind="feed")
+    send(broker, topic, (None, "before"))
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": uuid4().hex})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, value="open", partition=0)
+    assert producer.flush(30) == 0
+    assert _backlog(scratch, stream).count == 1
+    scratch.run(stream)
+    assert scratch.run(stream)[0].outcome == "idle"
+    producer.commit_transaction(30)
+    scratch.run(stream)
+    assert scratch.rows(stream, "value") == multiset([("before",), ("open",)])

@@ -182,7 +182,7 @@ class Client:
         return TransientError(f"{where} does not answer: {self._without_secrets(reason.str())}.")
 
     def _without_secrets(self, text: str) -> str:
-        password = self._cluster.password
+        password = self._cluster.client_config().get("sasl.password")
         return text.replace(password, "********") if password else text
 
 

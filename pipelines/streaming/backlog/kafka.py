@@ -50,7 +50,8 @@ def waiting_messages(source: KafkaSource, offset: SourceOffset | None, cluster: 
     missing = sorted(set(read) - present)
     if missing and strict:
         raise _partition_missing(missing[0], read[missing[0]], cluster)
-    begins, ends = client.offsets(present, committed=options.get("kafka.isolation.level") == "read_committed")
+    isolation = options.get("kafka.isolation.level", cluster.isolation_level)
+    begins, ends = client.offsets(present, committed=isolation == "read_committed")
     starts = _starts(source, begins, ends) if offset is None else {}
     waiting: dict[Partition, int] = {}
     for partition in sorted(present):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.secret import is_secret
 from pipelines.streaming.sources.known_options import KAFKA_OPTIONS, known_options
 from pipelines.streaming.sources.source import Source, SourceContext, positive
 
@@ -70,7 +71,8 @@ class KafkaSource(Source):
         reader = (
             context.spark.readStream.name(name)
             .format("kafka")
-            .options(**context.target.cluster(self.cluster).spark_options(), **self.options)
+            .options(**context.target.cluster(self.cluster).spark_options())
+            .options(**self.options)
             .option("startingOffsets", self._starting_offsets())
             .option("includeHeaders", str(self.include_headers).lower())
         )
@@ -111,5 +113,5 @@ def check_options(options: Mapping[str, str], *, what: str) -> None:
             )
         if lowered in _OWN:
             raise DefinitionError(f"{what}: {option} is an argument here; use {_OWN[lowered]}.")
-        if lowered.startswith("kafka.") and any(word in lowered for word in ("password", "jaas", "secret")):
+        if lowered.startswith("kafka.") and is_secret(option):
             raise DefinitionError(f"{what}: {option} is a credential, which belongs to the target's cluster.")

@@ -1,0 +1,40 @@
+"""`tidemill demo broker`: the development Kafka broker, until Ctrl-C."""
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from orchestration.cli.options import AsJson, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def broker(*, as_json: AsJson = False) -> None:
+    """Start a Kafka broker on this machine for development, and stay until Ctrl-C. Its topics end with it.
+
+    Exit status: 0 after Ctrl-C, 1 if the broker does not start or ends by itself.
+    """
+    from rich.console import Console
+
+    from resources.dev.broker import Broker
+
+    console = Console(highlight=False)
+    with suppress(KeyboardInterrupt), Broker() as running:
+        if as_json:
+            print_json(bootstrap=running.bootstrap)
+            sys.stdout.flush()  # a program reads the address while the broker runs
+        else:
+            _show(running.bootstrap, console)
+        running.wait()
+
+
+def _show(bootstrap: str, console: "Console") -> None:
+    console.print(
+        f"A Kafka broker listens on [bold]{bootstrap}[/] (this machine only, no credentials). Ctrl-C stops it; "
+        "its topics end with it.\n\n"
+        "In another terminal, with a lake for this broker alone:\n"
+        f"  tidemill demo generate --kafka {bootstrap}\n"
+        f"  tidemill run ads --kafka {bootstrap} --lake .tidemill/broker-lake",
+        soft_wrap=True,
+    )

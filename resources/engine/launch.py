@@ -1,0 +1,115 @@
+"""The start of a classic Spark application, with no conf on a command line and nothing but errors on stderr."""
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.streaming.secret import REDACTED_WORDS, Secret
+from resources.engine.quiet import jvm_stderr
+from resources.engine.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+
+
+def application_confs(settings: SparkSettings) -> dict[str, str]:
+    """Return the confs of a classic application: Delta, its jars, and quiet defaults that a target may override.
+
+    Raises:
+        ConfigurationError: A variable that holds a secret is not set, or the jars are not available.
+    """
+    from resources.jars import spark_jars
+
+    given = {
+        key: value.reveal() if isinstance(value, Secret) else value for key, value in settings.conf.items()
+    }
+    return {
+        "spark.app.name": "tidemill",
+        "spark.master": settings.master,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.jars": ",".join(str(jar) for jar in spark_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.scheduler.mode": "FAIR",
+        # Delta computes the state of a table in 50 tasks; on a few cores two do the same in a tenth of the time.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Spark's own default leaves out the keys of Azure, of Google and of encryption.
+        "spark.redaction.regex": f"(?i){REDACTED_WORDS}",
+        **(
+            {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            if settings.mode == "local"
+            else {}
+        ),
+        **given,
+        # The JVM reads our log settings before Spark's own, which print a page of warnings at every start.
+        # When a batch function is stopped, Spark searches its traceback with a regular expression that needs
+        # about 1 MB of stack per 1,000 characters. A stack takes memory only where it is used.
+        _JAVA_OPTIONS: (
+            f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Xss32m {given.get(_JAVA_OPTIONS, '')}"
+        ),
+    }
+
+
+def start(settings: SparkSettings) -> "SparkSession":
+    """Start Spark in this process and return its first session.
+
+    Raises:
+        ConfigurationError: A variable that holds a secret is not set, or the jars are not available.
+    """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    # Python workers must run this very Python; otherwise a stateful processor fails without an error message.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    confs = application_confs(settings)
+    if SparkContext._gateway is None:  # noqa: SLF001 - a builder would put its confs on the command line
+        with _read_by_spark_submit(confs), jvm_stderr() as stderr:
+            gateway = launch_gateway(popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]
+            SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
+    builder = SparkSession.builder
+    for key, value in confs.items():  # through a socket: the JVM runs, perhaps since an earlier application
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+@contextmanager
+def _read_by_spark_submit(confs: Mapping[str, str]) -> Iterator[None]:
+    """For the length of a `with` block, let spark-submit read confs from a file that only this user can read.
+
+    pyspark would pass them as `--conf key=value`, which every user of the machine can see in `ps`.
+    """
+    given = os.environ.get(_SUBMIT_ARGS)
+    descriptor, path = tempfile.mkstemp(prefix="tidemill-", suffix=".conf")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in confs.items())
+        os.environ[_SUBMIT_ARGS] = (
+            f"--load-spark-defaults --properties-file {shlex.quote(path)} {given or 'pyspark-shell'}"
+        )
+        yield
+    finally:
+        if given is None:
+            os.environ.pop(_SUBMIT_ARGS, None)
+        else:
+            os.environ[_SUBMIT_ARGS] = given
+        Path(path).unlink()
+
+
+def _escaped(text: str) -> str:
+    """Return a string as java.util.Properties reads it back."""
+    escapes = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"}
+    return "".join(escapes.get(char, f"\\{char}" if char in " =:#!" else char) for char in text)

@@ -1,0 +1,42 @@
+"""Where Spark runs and with which confs, as a target decides it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pipelines.streaming.secret import Secret, is_secret, literal_fault
+
+SparkMode = Literal["local", "connect", "cluster"]
+
+# The parameters of a Connect address: sc://host:15002/;token=...;user_id=me
+_PARAMETER = re.compile(r"(?<=;)([^=;]+)=([^;]*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """Where Spark runs.
+
+    Attributes:
+        mode: `local` (a JVM inside this process), `connect` (a Spark Connect server) or `cluster`.
+        master: The master of `local` and `cluster`: `local[*]`, `spark://host:7077`, `yarn`, `k8s://...`.
+        remote: The server of `connect`: `sc://host:15002`.
+        driver_memory: Memory of the driver's JVM.
+        shuffle_partitions: Partitions of new stateful queries; None: one per core, 2 to 8.
+        conf: Further Spark confs of the whole application.
+    """
+
+    mode: SparkMode = "local"
+    master: str = "local[*]"
+    remote: str | Secret | None = None
+    driver_memory: str = "1g"
+    shuffle_partitions: int | None = None
+    conf: Mapping[str, str | Secret] = field(default_factory=dict)
+
+
+def remote_fault(remote: str) -> str | None:
+    """Return why an address cannot be the server of `connect`; None if it can. It does not repeat the address."""
+    for name, value in _PARAMETER.findall(remote):
+        if is_secret(name) and literal_fault(name, value):
+            return f"has a {name} in it; write {name}=${{SPARK_{name.upper()}}} and set the variable"
+    return None
