@@ -14,6 +14,10 @@ MAX_LENGTH = 80  # a checkpoint path holds two names, and some file systems stop
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _RULE = re.compile(r"[A-Za-z0-9_]+")  # Dagster's rule for the names of asset checks
 _FEED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # Kafka's legal topic characters
+# Dagster's rules for owners and tags (is_valid_owner and normalize_tags(strict=True) of dagster 1.13).
+_OWNER = re.compile(r"\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Z|a-z]{2,7}\b|team:.+", re.DOTALL)
+_TAG_KEY = re.compile(r"([A-Za-z0-9_.-]{1,63}/|dagster/kind/)?[A-Za-z0-9_.-]{1,63}")
+_TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,3 +101,33 @@ def valid_argument(value: object) -> str:
 def quoted(column: str) -> str:
     """A column's name as an SQL identifier, whatever is in it."""
     return "`" + column.replace("`", "``") + "`"
+
+
+def valid_owner(value: object) -> str:
+    """Return an owner, as Dagster accepts it: an e-mail address, or `team:` with a name.
+
+    Raises:
+        DefinitionError: With the value and the rule.
+    """
+    if not isinstance(value, str) or not _OWNER.fullmatch(value):
+        raise DefinitionError(f"owner {value!r} is not allowed: use an e-mail address or 'team:<name>'.")
+    return value
+
+
+def valid_tag(key: object, value: object) -> tuple[str, str]:
+    """Return a tag's key and value, as Dagster accepts them.
+
+    Raises:
+        DefinitionError: With the key or the value, and the rule.
+    """
+    if not isinstance(key, str) or not _TAG_KEY.fullmatch(key):
+        raise DefinitionError(
+            f"tag {key!r} is not allowed: use letters, digits, '_', '-' and '.', at most 63 characters, "
+            "optionally after a namespace of the same form and a slash."
+        )
+    if not isinstance(value, str) or not _TAG_VALUE.fullmatch(value):
+        raise DefinitionError(
+            f"tag {key!r} has the value {value!r}, which is not allowed: use a string of letters, digits, "
+            "'_', '-' and '.', at most 63 characters."
+        )
+    return key, value
