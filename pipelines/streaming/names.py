@@ -7,8 +7,15 @@ from typing import Self
 
 from pipelines.streaming.errors import DefinitionError
 
-# Our own package, and the first parts of the asset keys of what is outside the lake.
-RESERVED_PIPELINES = frozenset({"streaming", "feed", "kafka", "files", "delta"})
+# The job of a pipeline has its name, and Dagster refuses these names for jobs, beside Python's keywords.
+_REFUSED_BY_DAGSTER = (
+    "context conf config meta arg_dict dict input_arg_dict output_arg_dict "
+    "int str float bool input output type"
+)
+# Tidemill's own package, the first parts of the asset keys of external data, and what Dagster refuses.
+RESERVED_PIPELINES = frozenset(
+    {"streaming", "feed", "kafka", "files", "delta", "source", *_REFUSED_BY_DAGSTER.split(), *keyword.kwlist}
+)
 MAX_LENGTH = 80  # a checkpoint path holds two names, and some file systems stop at 255 bytes a name
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")

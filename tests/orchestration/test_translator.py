@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey
+from dagster import AssetKey, Definitions
 
+from orchestration.assets import streaming_assets
 from orchestration.code_version import code_version
 from orchestration.translator import ExternalData, StreamTranslator, external_assets, stream_specs
 from pipelines.streaming import (
@@ -23,6 +25,7 @@ from pipelines.streaming import (
 )
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.target import FolderBinding, KafkaCluster, Target, TopicBinding
+from resources.spark import SparkResource
 
 
 def target(root: Path) -> Target:
@@ -208,6 +211,63 @@ def test_comments_layout_and_docstrings_do_not_change_the_code_version():
     assert declared(function=same) == declared()
 
 
+class Doubled:
+    """A callable object."""
+
+    def __call__(self, events):
+        """Explained."""
+        return events.union(events)
+
+    def method(self, events):
+        return events
+
+
+def renamed(events, column):
+    return events.withColumnRenamed("id", column)
+
+
+CALLABLES = {
+    "partial": partial(renamed, column="a"),
+    "partial of other arguments": partial(renamed, column="b"),
+    "partial of a partial": partial(partial(renamed), column="c"),
+    "object": Doubled(),
+    "method": Doubled().method,
+    "lambda": lambda events: events.distinct(),
+}
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_any_callable_is_the_function_of_a_loadable_asset(name):
+    pipeline = Pipeline("p")
+    source = {"events": Feed("f", from_json("id STRING"))}
+    pipeline.stream(source=source, sink=DeltaAppend(), name="s")(CALLABLES[name])
+    Definitions.validate_loadable(
+        Definitions(assets=[streaming_assets(pipeline)], resources={"spark": SparkResource()})
+    )
+
+
+def test_each_callable_has_a_code_version_of_its_own():
+    versions = [declared(function=function) for function in CALLABLES.values()]
+    assert len(set(versions)) == len(versions)
+    assert versions == [declared(function=function) for function in CALLABLES.values()]
+
+
+def test_a_docstring_at_the_left_margin_is_no_obstacle():
+    def same(events):
+        """Explained
+        in two lines.
+        """
+        return events
+
+    assert declared(function=same) == declared()
+
+
+def test_a_function_without_source_has_a_code_version():
+    namespace: dict[str, object] = {}
+    exec("def same(events):\n    return events", namespace)  # noqa: S102
+    assert declared(function=namespace["same"])
+
+
 def test_the_code_version_is_the_same_in_another_process(tmp_path):
     root = Path(__file__).parents[2]
     script = tmp_path / "declares.py"
@@ -236,3 +296,12 @@ print(code_version(stream))
         for seed in ("1", "2")
     }
     assert len(found) == 1
+
+
+class Plain:
+    """An object that Python prints with its address."""
+
+
+def test_an_object_that_is_printed_with_its_address_is_known_by_its_type():
+    versions = {declared(function=partial(renamed, column=Plain())) for _ in range(3)}
+    assert len(versions) == 1
