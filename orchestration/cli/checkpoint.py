@@ -5,20 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.checkpoint_refs import CheckpointRef, Place, one_subject, subjects
+from orchestration.cli.checkpoint_refs import CheckpointRef, one_subject, subjects
 from orchestration.cli.checkpoint_tables import (
     show_differences,
     show_history,
     show_inspections,
     show_verdicts,
 )
-from orchestration.cli.options import WRONG, AsJson, Kafka, LakeFolder, Landing, TargetName, print_json
+from orchestration.cli.output import EXIT_PROBLEM, print_json
+from orchestration.cli.target_flags import TargetFlags, target_flags
 
 if TYPE_CHECKING:
     from pipelines.streaming.checkpoint import Verdict
     from pipelines.streaming.run.results import BatchRecord
 
-app = typer.Typer(help="Look into checkpoints, judge and compare them.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, verify and compare checkpoints.", no_args_is_help=True, add_completion=False)
 
 Which = Annotated[
     str,
@@ -31,70 +32,57 @@ Which = Annotated[
 
 
 @app.command()
-def inspect(
-    which: Which,
-    *,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
-) -> None:
+@target_flags
+def inspect(which: Which, flags: TargetFlags) -> None:
     """What is in a checkpoint and what the next start will do. Exit status: 0, or 2 for no checkpoint."""
     from pipelines.streaming.checkpoint import inspect as look
     from pipelines.streaming.checkpoint.document import inspect_document
 
-    meant = subjects(which, Place(target, lake, landing, kafka))
+    meant = subjects(which, flags)
     found = [look(subject.path) for subject in meant]
-    if as_json:
+    if flags.as_json:
         _print_each(meant, [inspect_document(seen) for seen in found])
     else:
         show_inspections(found)
 
 
 @app.command()
+@target_flags
 def verify(
     which: Which,
     *,
     quick: Annotated[bool, typer.Option("--quick", help="Only what a start needs.")] = False,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
+    flags: TargetFlags,
 ) -> None:
     """Whether the next start will work. Exit status: 0 sound, 1 an error was found, 2 no checkpoint."""
     from pipelines.streaming.checkpoint.document import verify_document
 
-    meant = subjects(which, Place(target, lake, landing, kafka))
+    meant = subjects(which, flags)
     found = [_verified(subject, quick=quick) for subject in meant]
-    if as_json:
+    if flags.as_json:
         _print_each(meant, [verify_document(verdict) for verdict in found])
     else:
         show_verdicts(found)
     if not all(verdict.sound for verdict in found):
-        raise typer.Exit(WRONG)
+        raise typer.Exit(EXIT_PROBLEM)
 
 
 @app.command()
+@target_flags
 def history(
     which: Which,
     *,
     last: Annotated[int | None, typer.Option("--last", min=1, help="Only the newest N batches.")] = None,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
+    flags: TargetFlags,
 ) -> None:
     """Batch by batch: when, which offsets, which watermark; rows and seconds where a ledger tells them."""
     from pipelines.streaming.checkpoint import history as batches_of
     from pipelines.streaming.checkpoint.document import history_document
 
-    subject = one_subject(which, Place(target, lake, landing, kafka))
+    subject = one_subject(which, flags)
     batches, ledger = batches_of(subject.path, last=last), subject.ledger()
     told = [_told(ledger.get(batch.batch_id)) for batch in batches]
-    if as_json:
+    if flags.as_json:
         document = history_document(subject.path, batches)
         for batch, of_ledger in zip(document["batches"], told, strict=True):
             batch.update(of_ledger)
@@ -104,32 +92,23 @@ def history(
 
 
 @app.command()
-def diff(
-    a: Which,
-    b: Which,
-    *,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
-) -> None:
+@target_flags
+def diff(a: Which, b: Which, flags: TargetFlags) -> None:
     """What differs between two checkpoints. Exit status: 0 the same, 1 different, 2 no checkpoint."""
     from pipelines.streaming.checkpoint import diff as differences_of
     from pipelines.streaming.checkpoint import inspect as look
     from pipelines.streaming.checkpoint.document import diff_document
 
-    place = Place(target, lake, landing, kafka)
-    meant = [one_subject(which, place) for which in (a, b)]
+    meant = [one_subject(which, flags) for which in (a, b)]
     first, second = (look(subject.path) for subject in meant)
     found = differences_of(first, second)
-    if as_json:
+    if flags.as_json:
         target_name = meant[0].identity["target"] or meant[1].identity["target"]
         print_json(target=target_name, **diff_document(first, second, found))
     else:
         show_differences(found)
     if found:
-        raise typer.Exit(WRONG)
+        raise typer.Exit(EXIT_PROBLEM)
 
 
 def _verified(subject: CheckpointRef, *, quick: bool) -> "Verdict":

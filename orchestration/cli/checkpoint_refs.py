@@ -1,12 +1,12 @@
 """Which checkpoints `PATH|SELECTION` means, and what is known of them beside their own files."""
 
-from dataclasses import dataclass, fields
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from orchestration.cli.options import target_and_streams
+from orchestration.cli.output import print_note
+from orchestration.cli.target_flags import TargetFlags, selected
 from pipelines.streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -15,27 +15,6 @@ if TYPE_CHECKING:
     from pipelines.streaming.run.results import BatchRecord
     from pipelines.streaming.stream import Stream
     from resources.target.resolve import ResolvedTarget
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The flags that say where streams are: those of `tidemill run`, so that its command line works here too.
-
-    Attributes:
-        target: The target's name.
-        lake: Another lake than the target's.
-        landing: The folder that has every feed.
-        kafka: The cluster that has every feed.
-    """
-
-    target: str | None = None
-    lake: Path | None = None
-    landing: Path | None = None
-    kafka: str | None = None
-
-    def __str__(self) -> str:
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return "".join(f" --{name} {value}" for name, value in given if value is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +69,7 @@ class CheckpointRef:
         }
 
 
-def subjects(which: str, place: Place) -> list[CheckpointRef]:
+def subjects(which: str, flags: TargetFlags) -> list[CheckpointRef]:
     """The checkpoints that an argument means: a folder that is there, else those of a selection.
 
     Selected streams that have none yet are named on stderr and left out.
@@ -105,7 +84,7 @@ def subjects(which: str, place: Place) -> list[CheckpointRef]:
     # A selection has one slash at the most.
     is_path = which.startswith(("/", ".", "~", "file:")) or which.count("/") > 1
     is_path = is_path or Path(path).expanduser().exists()
-    found = [CheckpointRef(which)] if is_path else _selected(which, place)
+    found = [CheckpointRef(which)] if is_path else _selected(which, flags)
     for subject in found:
         try:
             opened(subject.path)
@@ -119,28 +98,26 @@ def subjects(which: str, place: Place) -> list[CheckpointRef]:
     return found
 
 
-def one_subject(which: str, place: Place) -> CheckpointRef:
+def one_subject(which: str, flags: TargetFlags) -> CheckpointRef:
     """The one checkpoint that an argument means.
 
     Raises:
         ConfigurationError: it means none, or several.
     """
-    found = subjects(which, place)
+    found = subjects(which, flags)
     if len(found) > 1:
         streams = ", ".join(str(subject.stream.name) for subject in found if subject.stream)
         raise ConfigurationError(f"{which} means {len(found)} checkpoints ({streams}).", fix="Name one.")
     return found[0]
 
 
-def _selected(which: str, place: Place) -> list[CheckpointRef]:
+def _selected(which: str, flags: TargetFlags) -> list[CheckpointRef]:
     """The active checkpoints of the selected streams."""
     from pipelines.streaming.records.manifest import read_manifest
 
-    resolved, streams = target_and_streams(
-        [which], target=place.target, lake=place.lake, landing=place.landing, kafka=place.kafka
-    )
+    resolved = flags.resolve()
     found, absent = [], []
-    for stream in streams:
+    for stream in selected(resolved, [which]):
         manifest = read_manifest(resolved.lake, stream.name)
         number = 1 if manifest is None else manifest.active.number
         folder = resolved.lake.checkpoint(stream.name, number)
@@ -152,6 +129,6 @@ def _selected(which: str, place: Place) -> list[CheckpointRef]:
     if absent:
         said = f"{', '.join(absent)}: no checkpoint yet in {resolved.lake.root}, as no query has run there."
         if not found:
-            raise ConfigurationError(said, fix=f"Run it: tidemill run {which}{place}")
-        typer.secho(said, err=True, fg=typer.colors.YELLOW)
+            raise ConfigurationError(said, fix=f"Run it: tidemill run {shlex.quote(which)}{flags}")
+        print_note(said)
     return found

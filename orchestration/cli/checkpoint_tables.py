@@ -1,22 +1,22 @@
 """What `tidemill checkpoint` shows to people: tables, findings and differences."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from orchestration.cli.output import new_table, output_console
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from pipelines.streaming.checkpoint import BatchHistory, Difference, Inspection, OperatorView, Verdict
 
-_PIPE_WIDTH = 240
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def show_inspections(found: "Sequence[Inspection]") -> None:
     """What is in each checkpoint, and what its next start will do."""
-    console = _console()
+    console = output_console()
     for number, seen in enumerate(found):
         if number:
             console.print()
@@ -25,7 +25,7 @@ def show_inspections(found: "Sequence[Inspection]") -> None:
 
 def show_verdicts(found: "Sequence[Verdict]") -> None:
     """The findings of each checkpoint, and whether it is sound."""
-    console = _console()
+    console = output_console()
     for number, verdict in enumerate(found):
         if number:
             console.print()
@@ -41,7 +41,7 @@ def show_history(batches: "Sequence[BatchHistory]", told: Sequence[Mapping[str, 
     """
     from rich.markup import escape
 
-    table = _table("Batch", "Planned", "Watermark", "Source", "From", "To", "Rows", "Seconds")
+    table = new_table("Batch", "Planned", "Watermark", "Source", "From", "To", "Rows", "Seconds")
     for batch, of_ledger in zip(batches, told, strict=True):
         name = str(batch.batch_id) if batch.committed else f"{batch.batch_id} (not committed)"
         head = (name, _moment(batch.planned_ms), _moment(batch.watermark_ms))
@@ -53,32 +53,22 @@ def show_history(batches: "Sequence[BatchHistory]", told: Sequence[Mapping[str, 
         for number, cells in enumerate(ranges):
             middle = (escape(cell) for cell in cells)
             table.add_row(*head, *middle, *tail) if number == 0 else table.add_row("", "", "", *middle)
-    _console().print(table)
+    output_console().print(table)
 
 
 def show_differences(differences: "Sequence[Difference]") -> None:
     """What differs between two checkpoints."""
     from rich.markup import escape
 
-    console = _console()
+    console = output_console()
     if not differences:
         console.print("No difference.")
         return
-    table = _table("What", "Name", "A", "B")
+    table = new_table("What", "Name", "A", "B")
     for each in differences:
         values = (json.dumps(value) if value is not None else "-" for value in (each.a, each.b))
         table.add_row(each.what, escape(each.name), *(escape(value) for value in values))
     console.print(table)
-
-
-def _console() -> "Console":
-    """Tables fold to the terminal; in a file or a pipe they keep their lines whole."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PIPE_WIDTH
-    return console
 
 
 def _show_inspection(console: "Console", seen: "Inspection") -> None:
@@ -105,19 +95,21 @@ def _show_inspection(console: "Console", seen: "Inspection") -> None:
     console.print(facts)
     if seen.sources:
         console.print()
-        sources = _table("Source", "Kind", "Read up to")
+        sources = new_table("Source", "Kind", "Read up to")
         for source in seen.sources:
             sources.add_row(escape(source.key), source.kind, escape(offset_in_words(source)))
         console.print(sources)
     if seen.operators:
         console.print()
-        operators = _table("Operator", "Stores", "Partitions", "Provider", "Version", "Kept", "Files", "Size")
+        operators = new_table(
+            "Operator", "Stores", "Partitions", "Provider", "Version", "Kept", "Files", "Size"
+        )
         for view in seen.operators:
             operators.add_row(*(escape(cell) for cell in _operator_cells(view)))
         console.print(operators)
     if seen.conf:
         console.print()
-        pinned = _table("Pinned setting", "Value")
+        pinned = new_table("Pinned setting", "Value")
         for name, value in sorted(seen.conf.items()):
             pinned.add_row(escape(name), escape(value))
         console.print(pinned)
@@ -152,19 +144,10 @@ def _show_verdict(console: "Console", verdict: "Verdict") -> None:
         console.print(f"[{colour}]{finding.severity}[/] [bold]{finding.code}[/]{where}", soft_wrap=True)
         console.print(f"    {escape(finding.what)}", soft_wrap=True)
         if finding.fix:
-            console.print(f"    Mend: {escape(finding.fix)}", soft_wrap=True)
+            console.print(f"    Fix: {escape(finding.fix)}", soft_wrap=True)
     errors = sum(finding.severity == "error" for finding in verdict.findings)
     how = "what a start needs" if verdict.level == "quick" else "every file"
     console.print(f"[green]Sound[/] ({how} was read)." if verdict.sound else f"[red]{errors} errors[/].")
-
-
-def _table(*columns: str) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def _versions(versions: Sequence[int]) -> str:

@@ -33,7 +33,7 @@ def test_each_stream_with_what_it_reads_and_writes(shop):
                 "reads": "feed orders",
                 "streaming": True,
                 "upstream": None,
-                "place": str(shop.root / "landing/orders"),
+                "binding": str(shop.root / "landing/orders"),
             }
         ],
         "sinks": [
@@ -59,7 +59,7 @@ def test_flags_say_where_feeds_are():
     document = json.loads(run("shop/orders", "--json", "--kafka", "k:9092", "--lake", "/l").stdout)
 
     (stream,) = document["streams"]
-    assert stream["sources"][0]["place"] == "kafka://k:9092/orders"
+    assert stream["sources"][0]["binding"] == "kafka://k:9092/orders"
     assert stream["sinks"][0]["table"] == "/l/tables/shop/orders"
 
 
