@@ -1,4 +1,4 @@
-"""What Dagster loads: the pipelines of the target as assets, and a job for each."""
+"""The code location that Dagster loads: the assets and the job of each pipeline of the target."""
 
 from dagster import Definitions, in_process_executor
 
@@ -15,6 +15,6 @@ defs = Definitions(
     assets=[*assets.values(), *external_assets(pipelines.values(), target=target)],
     jobs=[pipeline_job(pipeline, assets[name]) for name, pipeline in pipelines.items()],
     resources={"spark": SparkResource()},
-    # One process a run: the streams and your own assets share one JVM instead of starting one each.
+    # One process per run: streams and assets of your own share one JVM instead of starting one each.
     executor=in_process_executor,
 )

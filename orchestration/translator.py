@@ -8,7 +8,7 @@ from dagster import AssetKey, AssetSpec
 
 from orchestration.asset_keys import folder_key, other_key, pattern_key, topic_key
 from orchestration.code_version import code_version
-from orchestration.metadata import standing_metadata
+from orchestration.metadata import definition_metadata
 from pipelines.streaming import DeltaSource, Feed, FileSource, KafkaSource
 from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.sources import StreamReading
@@ -93,7 +93,7 @@ class StreamTranslator:
             owners=stream.owners,
             tags=stream.tags,
             code_version=code_version(stream),
-            metadata={} if data.target is None else standing_metadata(stream.name, data.target.lake),
+            metadata={} if data.target is None else definition_metadata(stream.name, data.target.lake),
             skippable=True,
         )
 

@@ -185,4 +185,7 @@ def _show(result: "ExecuteInProcessResult", console: "Console") -> None:
     console.print(table)
     if not result.success:
         for event in result.get_step_failure_events():
-            console.print(event.step_failure_data.error_display_string, style="red", markup=False)
+            failure = event.step_failure_data
+            # What Tidemill reports needs no stack; anything else does.
+            message = failure.user_failure_data and failure.user_failure_data.description
+            console.print(message or failure.error_display_string, style="red", markup=False)

@@ -40,19 +40,19 @@ _COLORS: Mapping[State, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What one stream is doing.
+    """The status of one stream.
 
     Attributes:
         stream: Its full name.
-        state: `corrupt`: its checkpoint, or its table, is not what the next run needs. `failed`: its last run
-            failed, or a source of it cannot be read now. `behind`: the next run has something to do.
-        backlog: What waits, by source; None where a source could not be looked at.
+        state: `corrupt`: its checkpoint or its table is not what the next run needs. `failed`: its last run
+            failed, or one of its sources cannot be read now. `behind`: the next run has something to do.
+        backlog: The unread data by source; None where a source could not be read.
         watermark_ms: The watermark for the next batch, milliseconds since the epoch; None without one.
         last_batch: The last committed batch.
         last_run_at: When the last run that did anything ended, ISO-8601 UTC.
         generation: The generation of its checkpoint.
         state_rows: Rows in state after the last batch.
-        reasons: Why it is in that state, for people.
+        reasons: Why it has that state, for people.
     """
 
     stream: str
@@ -87,36 +87,36 @@ def status(flags: StreamFlags) -> None:
 
 
 def status_of(stream: "Stream", target: "ResolvedTarget") -> Status:
-    """Looks at one stream; whatever is wrong with it becomes its state."""
+    """Return the status of one stream; a problem with it becomes its state."""
     from pipelines.streaming.errors import TidemillError
     from pipelines.streaming.records.lease import holder_of
     from pipelines.streaming.records.manifest import read_manifest
     from pipelines.streaming.run.plan import plan
 
-    found = Status(stream=str(stream.name), state="never_run", backlog=None)
+    status = Status(stream=str(stream.name), state="never_run", backlog=None)
     manifest: Manifest | None = None
     try:
         manifest = read_manifest(target.lake, stream.name)
         if manifest is not None:
-            found = _recorded(found, stream, target, manifest)
+            status = _recorded(status, stream, target, manifest)
         planned = plan(stream, target)
-        found = replace(found, backlog=planned.backlog)
+        status = replace(status, backlog=planned.backlog)
         state, reasons = _judged(manifest, planned)
     except TidemillError as error:
         state, reasons = _faulty(manifest, error), [str(error)]
     holder = holder_of(target.lake.control(stream.name) / "lease")
-    if holder is not None:  # and a checkpoint that is written to right now may look damaged for a moment
+    if holder is not None:  # a checkpoint that is being written may look damaged for a moment
         state, reasons = "running", [str(holder)]
-    return replace(found, state=state, reasons=reasons)
+    return replace(status, state=state, reasons=reasons)
 
 
-def _recorded(found: Status, stream: "Stream", target: "ResolvedTarget", manifest: "Manifest") -> Status:
-    """With what the manifest, the ledger and the end of the checkpoint say."""
+def _recorded(status: Status, stream: "Stream", target: "ResolvedTarget", manifest: "Manifest") -> Status:
+    """Return the status with the facts of the manifest, the ledger and the end of the checkpoint."""
     from pipelines.streaming.run.tail import tail_of
 
     commit = tail_of(target.lake.checkpoint(stream.name, manifest.active.number)).latest_commit
     return replace(
-        found,
+        status,
         generation=manifest.active.number,
         last_run_at=manifest.last_run.get("ended_at"),
         state_rows=_state_rows(stream, target, manifest),
@@ -126,7 +126,7 @@ def _recorded(found: Status, stream: "Stream", target: "ResolvedTarget", manifes
 
 
 def _judged(manifest: "Manifest | None", planned: "Plan") -> tuple[State, Sequence[str]]:
-    """The state of a stream that could be looked at and that nobody works on."""
+    """Return the state of a stream that could be planned and that no run works on."""
     if manifest is not None and manifest.last_run.get("outcome") == "failed":
         return "failed", [manifest.last_run.get("error") or "its last run failed"]
     if manifest is None or manifest.active.query_id is None:
@@ -135,7 +135,7 @@ def _judged(manifest: "Manifest | None", planned: "Plan") -> tuple[State, Sequen
 
 
 def _faulty(manifest: "Manifest | None", error: "TidemillError") -> State:
-    """The state of a stream that could not be looked at."""
+    """Return the state of a stream that could not be planned."""
     from pipelines.streaming.errors import CheckpointError
 
     if isinstance(error, CheckpointError):
@@ -144,7 +144,7 @@ def _faulty(manifest: "Manifest | None", error: "TidemillError") -> State:
 
 
 def _state_rows(stream: "Stream", target: "ResolvedTarget", manifest: "Manifest") -> int | None:
-    """Rows in state after the newest batch of the last run that wrote lines."""
+    """Return the rows in state after the newest batch of the last run that wrote lines."""
     from pipelines.streaming.records.ledger import lines
 
     folder = target.lake.ledger(stream.name)

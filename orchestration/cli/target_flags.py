@@ -62,7 +62,7 @@ class TargetFlags:
     as_json: AsJson = False
 
     def __str__(self) -> str:
-        """The flags as a part of a command line, each after a space."""
+        """Return the flags as a part of a command line, each after a space."""
         values = {"target": self.target, "lake": self.lake, "landing": self.landing, "kafka": self.kafka}
         given = ((name, value) for name, value in values.items() if value is not None)
         return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given)

@@ -1,4 +1,4 @@
-"""Streams as asset specs: keys, dependencies, kinds, code version, and a translator of one's own."""
+"""Streams as asset specs: keys, dependencies, kinds, code version, and a custom translator."""
 
 import subprocess
 import sys
@@ -82,8 +82,8 @@ def shop() -> Pipeline:
 
 @pytest.fixture
 def specs(tmp_path):
-    found = stream_specs(shop(), StreamTranslator(), target(tmp_path))
-    return {name.stream: spec for name, spec in found.items()}
+    specs = stream_specs(shop(), StreamTranslator(), target(tmp_path))
+    return {name.stream: spec for name, spec in specs.items()}
 
 
 def dependencies(spec) -> set[str]:
@@ -109,7 +109,7 @@ def test_streaming_and_static_upstreams_are_dependencies(specs):
     assert dependencies(specs["joined"]) == {"shop/clicks", "shop/views", "shop/prices"}
 
 
-def test_what_comes_from_outside_is_a_dependency(specs):
+def test_external_data_is_a_dependency(specs):
     assert dependencies(specs["clicks"]) == {"feed/ad-clicks"}
     assert dependencies(specs["outside"]) == {
         "kafka/main/a",
@@ -119,7 +119,7 @@ def test_what_comes_from_outside_is_a_dependency(specs):
     }
 
 
-def test_kinds_tell_what_a_stream_reads_from_outside(specs):
+def test_kinds_name_what_a_stream_reads_from_outside(specs):
     assert specs["clicks"].kinds == {"spark", "deltalake", "file"}
     assert specs["views"].kinds == {"spark", "deltalake", "kafka"}
     assert specs["prices"].kinds == {"spark", "deltalake"}  # nothing binds its feed
@@ -127,17 +127,17 @@ def test_kinds_tell_what_a_stream_reads_from_outside(specs):
     assert specs["outside"].kinds == {"spark", "deltalake", "kafka", "file"}
 
 
-def test_a_table_that_does_not_exist_yet_has_a_place_and_no_columns(specs, tmp_path):
+def test_a_table_that_does_not_exist_yet_has_a_path_and_no_columns(specs, tmp_path):
     metadata = specs["clicks"].metadata
     assert metadata["dagster/table_name"] == "shop.clicks"
     assert metadata["dagster/uri"] == (tmp_path / "tables/shop/clicks").as_uri()
     assert "dagster/column_schema" not in metadata
 
 
-def test_each_outside_place_is_one_external_asset(tmp_path):
+def test_each_external_source_is_one_asset(tmp_path):
     specs = external_assets([shop(), shop()], target=target(tmp_path))
-    found = {spec.key.to_user_string(): spec for spec in specs}
-    assert set(found) == {
+    by_key = {spec.key.to_user_string(): spec for spec in specs}
+    assert set(by_key) == {
         "feed/ad-clicks",
         "feed/ad-views",
         "feed/ad-prices",
@@ -146,9 +146,9 @@ def test_each_outside_place_is_one_external_asset(tmp_path):
         "files/data/in",
         "delta/data/table",
     }
-    assert found["feed/ad-views"].kinds == {"kafka"}
-    assert found["feed/ad-views"].metadata["tidemill/binding"] == "kafka://broker:9092/views"
-    assert "hidden" not in str(found)
+    assert by_key["feed/ad-views"].kinds == {"kafka"}
+    assert by_key["feed/ad-views"].metadata["tidemill/binding"] == "kafka://broker:9092/views"
+    assert "hidden" not in str(by_key)
 
 
 class Prefixed(StreamTranslator):
@@ -159,16 +159,16 @@ class Prefixed(StreamTranslator):
 
 
 def test_a_changed_key_is_changed_wherever_it_is_a_dependency():
-    found = {name.stream: spec for name, spec in stream_specs(shop(), Prefixed(), None).items()}
-    assert found["joined"].key == AssetKey(["prod", "shop", "joined"])
-    assert dependencies(found["joined"]) == {"prod/shop/clicks", "prod/shop/views", "prod/shop/prices"}
-    assert dependencies(found["clicks"]) == {"prod/feed/ad-clicks"}
+    by_name = {name.stream: spec for name, spec in stream_specs(shop(), Prefixed(), None).items()}
+    assert by_name["joined"].key == AssetKey(["prod", "shop", "joined"])
+    assert dependencies(by_name["joined"]) == {"prod/shop/clicks", "prod/shop/views", "prod/shop/prices"}
+    assert dependencies(by_name["clicks"]) == {"prod/feed/ad-clicks"}
     assert {spec.key.path[0] for spec in external_assets([shop()], Prefixed())} == {"prod"}
 
 
 def test_a_stream_of_another_pipeline_is_a_dependency_and_no_external_asset():
     first, second = shop(), Pipeline("audit")
-    second.stream(source=first["clicks"], sink=DeltaAppend(), name="seen")(lambda clicks: clicks)
+    second.stream(source=first["clicks"], sink=DeltaAppend(), name="copied")(lambda clicks: clicks)
     (spec,) = stream_specs(second, Prefixed(), None).values()
     assert dependencies(spec) == {"prod/shop/clicks"}
     assert external_assets([second]) == []
@@ -285,7 +285,7 @@ def stream(events):
 print(code_version(stream))
 """
     )
-    found = {
+    versions = {
         subprocess.run(
             [sys.executable, str(script)],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
@@ -295,7 +295,7 @@ print(code_version(stream))
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(found) == 1
+    assert len(versions) == 1
 
 
 class Plain:
