@@ -9,10 +9,10 @@ from typer.core import TyperGroup
 
 _SUMMARY = "Run, watch and inspect Structured Streaming pipelines that need no always-on cluster."
 # Group or command -> its module, and one line for the help. The module of a command is imported when the
-# command is called, so that a `tidemill run` without new data takes less than a second.
+# command is called, so that a `tidemill run` without work to do takes less than a second.
 _COMMANDS = {
     "demo": ("demo", "Run the ads pipeline twice on generated events."),
-    "run": ("run", "Run the streams that have something to do."),
+    "run": ("run", "Run the streams that have work to do."),
     "status": ("status", "Show new data, running streams and problems, without starting Spark."),
     "list": ("listing", "List streams, what they read and what they write."),
     "checkpoint": ("checkpoint", "Inspect, verify and compare checkpoints."),

@@ -1,4 +1,4 @@
-"""`tidemill run`: runs the streams that have something to do and prints each result."""
+"""`tidemill run`: runs the streams that have work to do and prints each result."""
 
 from contextlib import closing
 from datetime import UTC, datetime
@@ -40,7 +40,7 @@ def run(
     ] = None,
     flags: StreamFlags,
 ) -> None:
-    """Run the selected streams that have something to do, in dependency order.
+    """Run the selected streams that have work to do, in dependency order.
 
     Exit status: 0, 1 if a stream failed or was skipped, 2 if the settings are wrong, 130 if interrupted.
     """
@@ -83,7 +83,7 @@ def run_streams(
     try:
         with (
             interruptible(),
-            console.status("checking for new data ...") as progress,
+            console.status("checking for work to do ...") as progress,
             closing(pipeline_run.iter_results()) as results,
         ):
             for result in results:

@@ -1,5 +1,7 @@
 """Any path, topic and pattern is a key that Dagster loads, and two that differ never share one."""
 
+from pathlib import Path
+
 import pytest
 from dagster import AssetKey, Definitions
 from dagster._core.definitions.utils import DISALLOWED_NAMES
@@ -46,7 +48,7 @@ def definitions(**sources) -> Definitions:
     """The code location of one pipeline whose only stream reads these sources."""
     pipeline = Pipeline("p")
     code = f"lambda {', '.join(sources)}: None"
-    pipeline.stream(source=sources, sink=DeltaAppend(), name="s")(eval(code))  # noqa: S307 - names of ours
+    pipeline.stream(source=sources, sink=DeltaAppend(), name="s")(eval(code))  # noqa: S307 - fixed names
     assets = streaming_assets(pipeline)
     return Definitions(
         assets=[assets, *external_assets([pipeline])],
@@ -122,6 +124,21 @@ def test_the_namespaces_of_keys_are_no_pipeline_names():
     for namespace in {key[0] for key in keys} | {"feed"}:
         with pytest.raises(DefinitionError, match="reserved"):
             Pipeline(namespace)
+
+
+@pytest.mark.parametrize(
+    ("source", "key"),
+    [
+        ('KafkaSource(cluster="main", subscribe="orders")', topic_key("main", "orders")),
+        ('KafkaSource(cluster="main", subscribe_pattern="orders-.*")', pattern_key("main", "orders-.*")),
+        ('FileSource(path="/data/in", ...)', folder_key("files", "/data/in")),
+        ('FileSource(path="/data/day=*", ...)', folder_key("files", "/data/day=*")),
+        ('DeltaSource(path="s3://bucket/orders")', folder_key("delta", "s3://bucket/orders")),
+    ],
+)
+def test_the_page_shows_the_keys_of_sources(source, key):
+    page = (Path(__file__).parents[2] / "docs" / "dagster.md").read_text(encoding="utf-8")
+    assert f"| `{source}` | `{'/'.join(key)}` |" in page
 
 
 def test_a_feed_has_the_key_of_its_name():
