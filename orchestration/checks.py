@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, MetadataValue
 
-from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import verify
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.plurals import counted
-from pipelines.streaming.records.manifest import read_manifest
+from pipelines.streaming.records import StreamRecords
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,16 +92,14 @@ def check_results(
 def checkpoint_check(key: AssetKey, stream: "Stream", lake: "Lake") -> AssetCheckResult:
     """Return whether the next run can start, as `tidemill checkpoint verify --quick` finds it."""
     try:
-        manifest = read_manifest(lake, stream.name)
-        if manifest is None:
+        snapshot = StreamRecords(lake, stream.name).snapshot()
+        if snapshot.manifest is None:
             return _checkpoint(key, passed=True, description="The stream has never run.")
-        checkpoint = lake.checkpoint(stream.name, manifest.active.number)
-        if manifest.active.query_id is None and not checkpoint.exists():
+        checkpoint = snapshot.checkpoint
+        if snapshot.query_id is None and not checkpoint.exists():
             return _checkpoint(key, passed=True, description="No checkpoint yet.")
-        table = delta_log.open_table(lake.table(stream.name))
-        query_id = manifest.active.query_id
-        written = table.transaction_version(query_id) if table is not None and query_id is not None else None
-        verdict = verify(checkpoint, level="quick", sink_batch=written)
+        table = snapshot.main_table
+        verdict = verify(checkpoint, level="quick", sink_batch=None if table is None else table.newest_batch)
     except Exception as error:  # noqa: BLE001 - a check must not fail a run that did its work
         return _checkpoint(key, passed=False, description=f"The checkpoint could not be verified: {error}")
     findings = "\n".join(map(_finding_line, verdict.findings))

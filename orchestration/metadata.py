@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from pipelines.streaming.names import StreamName
+    from pipelines.streaming.records import BatchRecord
     from pipelines.streaming.records.lake import Lake
-    from pipelines.streaming.run.results import BatchRecord, StreamResult
+    from pipelines.streaming.run.results import StreamResult
 
     Value = (
         int

@@ -7,8 +7,8 @@ from dagster import InitResourceContext
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 
+from pipelines.streaming.columns import DELETED
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.sources.delta import DELETED
 from resources.engine.engine import SparkEngine, SparkMode
 from resources.target.resolve import ResolvedTarget, resolve
 

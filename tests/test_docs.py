@@ -11,7 +11,8 @@ import typer
 
 from orchestration import cli
 from pipelines.streaming import Pipeline, Stream
-from pipelines.streaming.run.results import BatchRecord, StreamResult
+from pipelines.streaming.records import BatchRecord
+from pipelines.streaming.run.results import StreamResult
 from pipelines.streaming.testing import Scratch
 from tests.orchestration.shop import Shop
 from tests.streaming.checkpoint import handmade

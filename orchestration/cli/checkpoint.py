@@ -17,7 +17,7 @@ from orchestration.cli.target_flags import TargetFlags, target_flags
 
 if TYPE_CHECKING:
     from pipelines.streaming.checkpoint import Verdict
-    from pipelines.streaming.run.results import BatchRecord
+    from pipelines.streaming.records import BatchRecord
 
 app = typer.Typer(help="Inspect, verify and compare checkpoints.", no_args_is_help=True, add_completion=False)
 

@@ -12,7 +12,7 @@ from pipelines.streaming.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pipelines.streaming.run.results import BatchRecord
+    from pipelines.streaming.records import BatchRecord
     from pipelines.streaming.stream import Stream
     from resources.target.resolve import ResolvedTarget
 
@@ -47,24 +47,24 @@ class CheckpointRef:
         if self.target is None or self.stream is None:
             return None
         from pipelines.streaming.checkpoint import CheckpointFormatError, read_tail
-        from pipelines.streaming.delta_log import open_table
+        from pipelines.streaming.records import StreamRecords
 
-        table = open_table(self.target.lake.table(self.stream.name))
         try:
             query_id = read_tail(self.path).query_id
         except CheckpointFormatError:
             return None
-        return None if table is None or query_id is None else table.transaction_version(query_id)
+        table = StreamRecords(self.target.lake, self.stream.name).sink_table(query_id)
+        return None if table is None else table.newest_batch
 
     def ledger(self) -> "Mapping[int, BatchRecord]":
         """The ledger's line of each batch of this generation."""
         if self.target is None or self.stream is None:
             return {}
-        from pipelines.streaming.records.ledger import lines
+        from pipelines.streaming.records import StreamRecords
 
         return {
             line.batch_id: line
-            for line in lines(self.target.lake, self.stream.name)
+            for line in StreamRecords(self.target.lake, self.stream.name).ledger.lines()
             if line.generation == self.generation
         }
 
@@ -113,14 +113,15 @@ def one_subject(which: str, flags: TargetFlags) -> CheckpointRef:
 
 def _selected(which: str, flags: TargetFlags) -> list[CheckpointRef]:
     """The active checkpoints of the selected streams."""
-    from pipelines.streaming.records.manifest import read_manifest
+    from pipelines.streaming.records import StreamRecords
 
     resolved = flags.resolve()
     found, absent = [], []
     for stream in selected(resolved, [which]):
-        manifest = read_manifest(resolved.lake, stream.name)
+        records = StreamRecords(resolved.lake, stream.name)
+        manifest = records.manifest()
         number = 1 if manifest is None else manifest.active.number
-        folder = resolved.lake.checkpoint(stream.name, number)
+        folder = records.checkpoint(number)
         # A run that ended before its first query began leaves a manifest and no checkpoint.
         if manifest is None or (manifest.active.query_id is None and not folder.exists()):
             absent.append(str(stream.name))

@@ -13,7 +13,7 @@ from orchestration.cli.target_flags import StreamFlags, target_flags
 from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.stream import Stream
@@ -92,25 +92,10 @@ def run_streams(
                 progress.update(f"{printed} of {counted(len(streams), 'stream')} done ...")
             engine.stop()
     except KeyboardInterrupt:
-        finished = [*pipeline_run.finished, *_canceled(streams, pipeline_run.finished)]
-        for result in finished[printed:]:
+        for result in pipeline_run.finished[printed:]:
             console.print(line(result, width), soft_wrap=True)
-        return finished, True
+        return pipeline_run.finished, True
     return pipeline_run.finished, False
-
-
-def _canceled(streams: "Sequence[Stream]", finished: "Sequence[StreamResult]") -> "Iterator[StreamResult]":
-    """Yield results for the streams that an interrupt kept from starting, or from ending in time."""
-    from pipelines.streaming.errors import CanceledError
-    from pipelines.streaming.run.failure import translated
-    from pipelines.streaming.run.results import StreamResult
-
-    reported = {result.stream for result in finished}
-    for stream in streams:
-        if stream.name not in reported:
-            yield StreamResult(
-                stream=stream.name, outcome="canceled", error=translated(CanceledError(), stream.name)
-            )
 
 
 def line(result: "StreamResult", width: int) -> str:
@@ -144,7 +129,7 @@ def line(result: "StreamResult", width: int) -> str:
 
 def as_document(result: "StreamResult") -> dict[str, Any]:
     """Return one result as `run --json` prints it."""
-    from pipelines.streaming.records.ledger import iso
+    from pipelines.streaming.run.batch_record import iso
 
     error = result.error
     return {

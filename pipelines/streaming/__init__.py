@@ -1,7 +1,8 @@
-"""What every pipeline is made of: the public names."""
+"""The public names that every pipeline is made of."""
 
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.options import QueryOptions
+from pipelines.streaming.pipeline import Pipeline
 from pipelines.streaming.sinks import DeltaAppend, DeltaMerge
 from pipelines.streaming.sources import (
     DeltaSource,
@@ -12,7 +13,7 @@ from pipelines.streaming.sources import (
     from_json,
     raw,
 )
-from pipelines.streaming.stream import Pipeline, Stream
+from pipelines.streaming.stream import Stream
 
 __all__ = [
     "DeltaAppend",

@@ -1,4 +1,4 @@
-"""What a Delta table's log says, without a JVM: versions, transactions, and the actions of single commits.
+"""A Delta table's log, read without a JVM: versions, transactions, and the actions of single commits.
 
 State (schema, transactions, version) comes from delta-rs; the actions of one commit are read from its JSON
 file (Delta protocol, "Delta Log Entries"), which delta-rs does not offer.
@@ -22,11 +22,11 @@ class Commit:
         version: Its version.
         operation: `STREAMING UPDATE`, `WRITE`, `MERGE`, ...
         transactions: Versions by app id (`txn` actions).
-        metrics: The commit's `operationMetrics`, as Delta writes them: texts.
-        user_metadata: What the writer said about it.
+        metrics: The commit's `operationMetrics`, which Delta writes as strings.
+        user_metadata: The writer's `userMetadata`.
         adds_rows: Whether it adds files with new data.
         removes_rows: Whether it removes files and with them data; a compaction does not.
-        timestamp_ms: When it was made, milliseconds since the epoch.
+        timestamp_ms: When it was written, milliseconds since the epoch.
     """
 
     version: int
@@ -40,7 +40,7 @@ class Commit:
 
     @property
     def rows_written(self) -> int | None:
-        """Rows that the commit added, changed or deleted; None where it does not say."""
+        """Rows that the commit added, changed or deleted; None where it does not record them."""
         if self.operation == "MERGE":
             parts = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
             return sum(int(self.metrics.get(part, 0)) for part in parts)
@@ -49,7 +49,7 @@ class Commit:
 
 
 def open_table(folder: Path) -> DeltaTable | None:
-    """The table in a folder; None where there is none."""
+    """Return the table in a folder; None where there is none."""
     if not (folder / "_delta_log").is_dir():
         return None
     try:
@@ -59,27 +59,59 @@ def open_table(folder: Path) -> DeltaTable | None:
 
 
 def latest_version(folder: Path) -> int | None:
-    """The newest version of the table in a folder; None where there is none."""
+    """Return the newest version of the table in a folder; None where there is none."""
     table = open_table(folder)
     return None if table is None else table.version()
 
 
 def commits(folder: Path, first: int, last: int | None = None) -> Iterator[Commit]:
-    """The commits from version `first` to `last` (the newest, if None), oldest first.
+    """Yield the commits from version `first` to `last` (the newest, if None), oldest first.
 
-    Commits whose file the log's clean-up has removed are left out.
+    Commits whose file the log's cleanup has removed are left out.
     """
     version = first
     while last is None or version <= last:
-        place = folder / "_delta_log" / f"{version:020d}.json"
-        try:
-            lines = place.read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            if last is None:
-                return
-        else:
-            yield _commit(version, [json.loads(line) for line in lines if line.strip()])
+        commit = read_commit(folder, version)
+        if commit is not None:
+            yield commit
+        elif last is None:
+            return
         version += 1
+
+
+def commits_of_batches(folder: Path, app_id: str, oldest: int) -> dict[int, Commit]:
+    """Return the commits of a query by batch id, from a batch on.
+
+    The log is read from its end, because the batches of a run are near it.
+
+    Args:
+        folder: The table's folder.
+        app_id: The app id of the query's transactions.
+        oldest: The first batch of interest.
+    """
+    by_batch: dict[int, Commit] = {}
+    newest = latest_version(folder)
+    for version in range(-1 if newest is None else newest, -1, -1):
+        commit = read_commit(folder, version)
+        if commit is None:
+            break
+        batch = commit.transactions.get(app_id)
+        if batch is not None:
+            if batch >= oldest:
+                by_batch[batch] = commit
+            if batch <= oldest:
+                break
+    return by_batch
+
+
+def read_commit(folder: Path, version: int) -> Commit | None:
+    """Return the commit of one version; None where its file is missing."""
+    path = folder / "_delta_log" / f"{version:020d}.json"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    return _commit(version, [json.loads(line) for line in lines if line.strip()])
 
 
 def _commit(version: int, actions: list[dict[str, Any]]) -> Commit:

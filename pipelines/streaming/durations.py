@@ -9,7 +9,7 @@ _PART = re.compile(r"\s*(\d+)\s*(millisecond|second|minute|hour|day|week)s?\s*",
 
 
 def duration(value: str | timedelta, *, what: str) -> timedelta:
-    """A length of time from Spark's interval text, or the timedelta itself.
+    """Return a length of time from Spark's interval string, or the timedelta itself.
 
     Months and years have no fixed length, so Spark's watermarks refuse them and so do we.
 
@@ -18,7 +18,7 @@ def duration(value: str | timedelta, *, what: str) -> timedelta:
         what: The field it is for, named in the error.
 
     Raises:
-        DefinitionError: the text is no interval, or the length is negative.
+        DefinitionError: The string is no interval, or the length is negative.
     """
     if isinstance(value, timedelta):
         if value < timedelta(0):
@@ -38,5 +38,5 @@ def duration(value: str | timedelta, *, what: str) -> timedelta:
 
 
 def interval(length: timedelta) -> str:
-    """A timedelta as Spark's interval text, exact to the millisecond."""
+    """Return a timedelta as Spark's interval string, exact to the millisecond."""
     return f"{length // timedelta(milliseconds=1)} milliseconds"

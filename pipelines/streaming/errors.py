@@ -1,15 +1,15 @@
-"""What can go wrong, as types: may a retry help, what was lost, and what fixes it.
+"""Errors as types: whether a retry can help, what was lost, and what fixes it.
 
-Two families drive everything that follows an error: a `TransientError` is worth another attempt, a
-`TerminalError` is not. Every message reads in the same order: the stream, what happened, what was lost
-(nothing, as a rule), and the command or edit that fixes it.
+Two families drive everything that follows an error: a `TransientError` is worth a retry, a `TerminalError` is
+not. Every message has the same order: the stream, what happened, what was lost (nothing, as a rule), and after
+`Fix:` the command or edit.
 """
 
-NOTHING_LOST = "Nothing was lost."
+NOTHING_LOST = "No data was lost."
 
 
 class TidemillError(Exception):
-    """Base of all errors of ours.
+    """Base of all errors of Tidemill.
 
     Attributes:
         what: What happened, one or more sentences.
@@ -39,19 +39,19 @@ class TidemillError(Exception):
 
     def __str__(self) -> str:
         head = f"{self.stream}: " if self.stream else ""
-        return head + " ".join(part for part in (self.what, self.lost, self.fix) if part)
+        return head + " ".join(filter(None, (self.what, self.lost, self.fix and f"Fix: {self.fix}")))
 
 
 class DefinitionError(TidemillError, ValueError):
-    """A pipeline, a stream or one of its parts is declared wrongly; raised when it is declared."""
+    """A pipeline, a stream or one of its parts is declared wrongly; raised at the declaration."""
 
 
 class ConfigurationError(TidemillError):
-    """A target, a flag or the environment is wrong; nothing was looked at yet."""
+    """A target, a flag or the environment is wrong; raised before anything is read."""
 
 
 class TransientError(TidemillError):
-    """Worth another attempt: a broker that is down, a lost connection, a conflict with another writer."""
+    """A failure that a retry can fix: a broker that is down, a lost connection, a conflicting write."""
 
     transient = True
 
@@ -61,14 +61,14 @@ class TransientError(TidemillError):
         *,
         stream: object | None = None,
         lost: str = NOTHING_LOST,
-        fix: str = "The next run continues where this one stopped.",
+        fix: str = "Run it again; the next run continues where this one stopped.",
         error_class: str | None = None,
     ) -> None:
         super().__init__(what, stream=stream, lost=lost, fix=fix, error_class=error_class)
 
 
 class TerminalError(TidemillError):
-    """Another attempt would fail the same way until somebody changes something."""
+    """A failure that every retry repeats until somebody changes something."""
 
     def __init__(
         self,
@@ -83,19 +83,19 @@ class TerminalError(TidemillError):
 
 
 class LeaseHeldError(TerminalError):
-    """Another run works on this stream: this one touched nothing."""
+    """Another run holds the stream's lease; this run changed nothing."""
 
 
 class LeaseLostError(TerminalError):
-    """Another run took this stream over; this one must not write any more."""
+    """Another run has taken the stream over; this run must not write any more."""
 
 
 class CheckpointError(TerminalError):
-    """The checkpoint is damaged, missing or not the one that the table was written with."""
+    """The checkpoint is damaged, missing, or not the one that the table was written with."""
 
 
 class DataLossError(TerminalError):
-    """A source no longer has what the checkpoint says comes next."""
+    """A source no longer has the data that the checkpoint reads next."""
 
 
 class SchemaChangeError(TerminalError):
@@ -103,19 +103,19 @@ class SchemaChangeError(TerminalError):
 
 
 class UpstreamChangeError(TerminalError):
-    """Rows were removed or changed in a table that this stream reads as append-only."""
+    """Rows were removed or changed in a table that the stream reads as append-only."""
 
 
 class CanceledError(TidemillError):
-    """The run was asked to stop; the batch that was under way is repeated by the next run."""
+    """The run was asked to stop; the next run repeats the batch that was in progress."""
 
     def __init__(
         self,
         what: str = "the run was canceled.",
         *,
         stream: object | None = None,
-        lost: str = "Nothing was lost: the next run continues.",
-        fix: str = "",
+        lost: str = NOTHING_LOST,
+        fix: str = "Run it again; the next run continues where this one stopped.",
         error_class: str | None = None,
     ) -> None:
         super().__init__(what, stream=stream, lost=lost, fix=fix, error_class=error_class)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.names import valid_rule_name
+from pipelines.streaming.sql import valid_condition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,24 +37,23 @@ class Expect:
 
     def __post_init__(self) -> None:
         valid_rule_name(self.name, what="expectation")
-        if not isinstance(self.condition, str) or not self.condition.strip():
-            raise DefinitionError(f"expectation {self.name!r} has no condition.")
+        valid_condition(self.condition, what=f"expectation {self.name!r}: condition")
         if self.on_violation not in get_args(OnViolation):
             raise DefinitionError(
                 f"expectation {self.name!r}: on_violation is {self.on_violation!r}; "
-                f"it is one of {', '.join(get_args(OnViolation))}."
+                f"use one of {', '.join(get_args(OnViolation))}."
             )
 
 
 def violated(condition: str) -> "Column":
-    """True where the SQL condition is false or NULL."""
+    """Return a column that is true where the SQL condition is false or NULL."""
     from pyspark.sql import functions as F
 
     return ~F.coalesce(F.expr(f"({condition})"), F.lit(False))
 
 
 def counts(rules: "Sequence[Expect]") -> "list[Column]":
-    """Aggregates that count violations: `dropped`, and `violated_<name>` for each rule.
+    """Return aggregates that count violations: `dropped`, and `violated_<name>` for each rule.
 
     A dropped row is counted under every rule that it violates, and once as `dropped`.
     """
@@ -65,7 +65,7 @@ def counts(rules: "Sequence[Expect]") -> "list[Column]":
 
 
 def kept(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
-    """Rows without those that a rule drops; a row that violates a `fail` rule stops the batch."""
+    """Return the rows that no rule drops; a row that violates a `fail` rule stops the batch."""
     from pyspark.sql import functions as F
 
     for rule in rules:
@@ -78,7 +78,7 @@ def kept(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
 
 
 def observed(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
-    """Rows of a streaming query with the rules at work; the counts come with the query's progress."""
+    """Return the rows of a streaming query with the rules applied; the counts come with its progress."""
     return kept(rows.observe(OBSERVATION, *counts(rules)), rules) if rules else rows
 
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """The function of that name.
+    """Return the function of that name.
 
     Raises:
-        AttributeError: Spark has none.
+        AttributeError: Spark has no such function.
     """
-    if name.startswith("__"):  # what the import system asks a module for
+    if name.startswith("__"):  # the import system asks a module for these
         raise AttributeError(name)
     from pyspark.sql import functions
 

@@ -1,4 +1,4 @@
-"""Names that are safe in a path, in SQL and as a Dagster key, or an error that says why not."""
+"""Names that are safe in a path, in SQL and as a Dagster key, or an error with the rule."""
 
 import keyword
 import re
@@ -16,7 +16,7 @@ _REFUSED_BY_DAGSTER = (
 RESERVED_PIPELINES = frozenset(
     {"streaming", "feed", "kafka", "files", "delta", "source", *_REFUSED_BY_DAGSTER.split(), *keyword.kwlist}
 )
-MAX_LENGTH = 80  # a checkpoint path holds two names, and some file systems stop at 255 bytes a name
+MAX_LENGTH = 80  # a checkpoint path holds two names, and some file systems stop at 255 bytes per name
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _RULE = re.compile(r"[A-Za-z0-9_]+")  # Dagster's rule for the names of asset checks
@@ -25,6 +25,10 @@ _FEED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # Kafka's legal topic charact
 _OWNER = re.compile(r"\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Z|a-z]{2,7}\b|team:.+", re.DOTALL)
 _TAG_KEY = re.compile(r"([A-Za-z0-9_.-]{1,63}/|dagster/kind/)?[A-Za-z0-9_.-]{1,63}")
 _TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
+
+
+MAIN_SINK = "main"
+"""The name of the sink whose table has the stream's own name."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,10 +43,10 @@ class StreamName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`ads/clicks` as a name.
+        """Return the name that a string such as `ads/clicks` stands for.
 
         Raises:
-            DefinitionError: the text is not two valid names with a slash between them.
+            DefinitionError: The string is not two valid names with a slash between them.
         """
         pipeline, slash, stream = text.partition("/")
         if not slash:
@@ -51,12 +55,12 @@ class StreamName:
 
 
 def valid_name(value: object, *, what: str) -> str:
-    """A name of ours: lower case, digits and single underscores.
+    """Return the name of a pipeline or stream: lower case, digits and single underscores.
 
-    Two underscores in a row are kept for our own tables, such as `<stream>__quarantine`.
+    Two underscores in a row are reserved for further tables of a stream, such as `<stream>__quarantine`.
 
     Raises:
-        DefinitionError: with the kind of name, the value and the rule.
+        DefinitionError: With the kind of name, the value and the rule.
     """
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > MAX_LENGTH:
         raise DefinitionError(
@@ -67,10 +71,10 @@ def valid_name(value: object, *, what: str) -> str:
 
 
 def valid_rule_name(value: object, *, what: str) -> str:
-    """The name of a rule on rows: it becomes the name of a Dagster asset check.
+    """Return the name of a rule on rows, which becomes the name of a Dagster asset check.
 
     Raises:
-        DefinitionError: with the kind of name, the value and the rule.
+        DefinitionError: With the kind of name, the value and the rule.
     """
     if not isinstance(value, str) or not _RULE.fullmatch(value) or len(value) > MAX_LENGTH:
         raise DefinitionError(f"{what} name {value!r} is not allowed: it must match [A-Za-z0-9_]+.")
@@ -78,10 +82,10 @@ def valid_rule_name(value: object, *, what: str) -> str:
 
 
 def valid_feed_name(value: object) -> str:
-    """A feed's name: it becomes a folder or a Kafka topic.
+    """Return a feed's name, which becomes a folder or a Kafka topic.
 
     Raises:
-        DefinitionError: with the value and the rule.
+        DefinitionError: With the value and the rule.
     """
     if not isinstance(value, str) or not _FEED.fullmatch(value) or len(value) > MAX_LENGTH:
         raise DefinitionError(
@@ -92,10 +96,10 @@ def valid_feed_name(value: object) -> str:
 
 
 def valid_argument(value: object) -> str:
-    """A source's key: it is the argument of the function and the source's name in the checkpoint.
+    """Return a source's key: the argument of the function and the source's name in the checkpoint.
 
     Raises:
-        DefinitionError: with the value and the rule.
+        DefinitionError: With the value and the rule.
     """
     if not isinstance(value, str) or not _NAME.fullmatch(value) or keyword.iskeyword(value):
         raise DefinitionError(
@@ -106,7 +110,7 @@ def valid_argument(value: object) -> str:
 
 
 def quoted(column: str) -> str:
-    """A column's name as an SQL identifier, whatever is in it."""
+    """Return a column's name as an SQL identifier, whatever characters it has."""
     return "`" + column.replace("`", "``") + "`"
 
 

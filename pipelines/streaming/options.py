@@ -1,4 +1,4 @@
-"""How a stream's query runs: what Spark takes per query, with the defaults of small machines."""
+"""Options of a stream's query, with defaults for small machines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ _PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
-_OURS = {
+_OWN = {
     "spark.sql.shuffle.partitions": "shuffle_partitions=",
     "spark.sql.streaming.stateStore.providerClass": "state_store=",
     "spark.sql.streaming.multipleWatermarkPolicy": "watermark_policy=",
-    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "nothing: sources are always named",
-    "spark.sql.streaming.offsetLog.formatVersion": "nothing: sources are always named",
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "nothing, because sources are always named",
+    "spark.sql.streaming.offsetLog.formatVersion": "nothing, because sources are always named",
 }
 
 
@@ -33,9 +33,10 @@ class QueryOptions:
     Attributes:
         output_mode: append, update or complete (Spark guide, "Output Modes").
         state_store: rocksdb (with changelog) or hdfs; pinned by the checkpoint at its first start.
-        shuffle_partitions: Partitions of the state; pinned likewise. None: one a core, 2 to 8.
-        max_run: How long a run may go on before it stops after the batch at hand; the next continues.
-        watermark_policy: With several watermarks the slowest (min) or the fastest (max) decides.
+        shuffle_partitions: Partitions of the state; pinned likewise. None: one per core, 2 to 8.
+        max_run: How long a run may take before it stops after the batch in progress; the next run continues.
+        watermark_policy: Whether the slowest (min) or the fastest (max) of several watermarks counts; pinned
+            likewise.
         options: Further `spark.sql.*` confs of the stream's session.
     """
 
@@ -53,22 +54,23 @@ class QueryOptions:
             ("watermark_policy", self.watermark_policy, get_args(WatermarkPolicy)),
         ):
             if value not in allowed:
-                raise DefinitionError(
-                    f"QueryOptions: {what} is {value!r}; it is one of {', '.join(allowed)}."
-                )
+                raise DefinitionError(f"QueryOptions: {what} is {value!r}; use one of {', '.join(allowed)}.")
         positive(self.shuffle_partitions, what="QueryOptions: shuffle_partitions")
         if self.max_run is not None:
             object.__setattr__(self, "max_run", duration(self.max_run, what="QueryOptions: max_run"))
         for option in self.options:
-            if option in _OURS:
-                raise DefinitionError(f"QueryOptions: {option} is decided here; use {_OURS[option]}.")
+            if option in _OWN:
+                raise DefinitionError(
+                    f"QueryOptions: options has {option!r}, which Tidemill sets; use {_OWN[option]}."
+                )
             if not option.startswith("spark.sql.") and not option.startswith("spark.databricks.delta."):
                 raise DefinitionError(
-                    f"QueryOptions: {option} is not a conf of a session; set it in the target's [spark] part."
+                    f"QueryOptions: options has {option!r}, which is not a conf of a session; set it in the target's "
+                    "[spark.conf] table."
                 )
 
     def confs(self, default_partitions: int) -> dict[str, str]:
-        """The confs of the stream's session, all of them set, so that sessions cannot leak into each other."""
+        """Return the confs of the stream's session, all of them, so that sessions cannot leak into each other."""
         return {
             "spark.sql.shuffle.partitions": str(self.shuffle_partitions or default_partitions),
             "spark.sql.streaming.stateStore.providerClass": _PROVIDERS[self.state_store],
@@ -78,7 +80,5 @@ class QueryOptions:
             # Sources have names in the checkpoint, so that inputs can be added, removed and reordered.
             "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
             "spark.sql.streaming.offsetLog.formatVersion": "2",
-            # Every batch of a run goes to the ledger; Spark's default keeps the last hundred.
-            "spark.sql.streaming.numRecentProgressUpdates": "100000",
             **self.options,
         }

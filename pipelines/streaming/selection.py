@@ -1,7 +1,7 @@
-"""Which streams a command means, and the order in which they run.
+"""The streams that a command selects, and the order in which they run.
 
-`ads` is a pipeline, `ads/clicks` a stream, `*` matches any part of a name, `+` before it adds everything
-upstream and `+` after it everything downstream.
+`ads` is a pipeline, `ads/clicks` a stream. `*` matches any part of a name; a leading `+` adds everything upstream
+and a trailing `+` everything downstream.
 """
 
 import re
@@ -20,34 +20,34 @@ _EXPRESSION = re.compile(r"(?P<up>\+?)(?P<pipeline>[a-z0-9_*]+)(/(?P<stream>[a-z
 def select(
     streams: Sequence[Stream], expressions: Sequence[str], exclude: Sequence[str] = ()
 ) -> tuple[Stream, ...]:
-    """The streams that the expressions name, in dependency order.
+    """Return the streams that the expressions name, in dependency order.
 
     Args:
         streams: All streams.
-        expressions: What to take; nothing means all.
-        exclude: What to leave out of that.
+        expressions: The selection; none means all.
+        exclude: Streams to leave out of it, written the same way.
 
     Raises:
-        ConfigurationError: an expression is malformed or matches no stream, or nothing is left.
-        DefinitionError: the streams read each other in a cycle.
+        ConfigurationError: An expression is malformed or matches no stream, or nothing is left.
+        DefinitionError: The streams read each other in a cycle.
     """
     in_order = ordered(streams)
     taken = {stream.name for stream in in_order} if not expressions else _matches(in_order, expressions)
     left = taken - _matches(in_order, exclude)
     if taken and not left:
         raise ConfigurationError(
-            f"Nothing is left: {_quoted(expressions) or 'every stream'} without {_quoted(exclude)}."
+            f"The selection is empty: {_quoted(expressions) or 'every stream'} without {_quoted(exclude)}."
         )
     return tuple(stream for stream in in_order if stream.name in left)
 
 
 def ordered(streams: Sequence[Stream]) -> tuple[Stream, ...]:
-    """The streams, each after all that it reads; else in the order of their declaration.
+    """Return the streams, each after all that it reads, otherwise in the order of their declaration.
 
-    Upstreams that are not among them are taken as there.
+    Upstream streams that are not among them do not count.
 
     Raises:
-        DefinitionError: they read each other in a cycle, which it names.
+        DefinitionError: They read each other in a cycle, which it names.
     """
     by_name = {stream.name: stream for stream in streams}
     position = {name: number for number, name in enumerate(by_name)}
@@ -80,7 +80,7 @@ def _matches(streams: Sequence[Stream], expressions: Sequence[str]) -> set[Strea
         parts = _EXPRESSION.fullmatch(expression)
         if parts is None:
             raise ConfigurationError(
-                f"The selection {expression!r} is not understood: write ads, ads/clicks, ads/clicks+, "
+                f"The selection {expression!r} cannot be parsed: write ads, ads/clicks, ads/clicks+, "
                 "+ads/clicks, or a name with * in it."
             )
         named = [
@@ -115,7 +115,7 @@ def _reached(
 
 
 def _hint(expression: str, names: Iterable[StreamName]) -> str:
-    """What the expression may have meant: a close name, or a stream whose pipeline was left out."""
+    """Return a suggestion: a close name, or a stream whose pipeline was left out."""
     text = expression.strip("+")
     names = list(names)
     known = {str(name): str(name) for name in names} | {name.pipeline: name.pipeline for name in names}

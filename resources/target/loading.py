@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipelines.streaming.errors import ConfigurationError, DefinitionError
-from pipelines.streaming.stream import Pipeline
+from pipelines.streaming.pipeline import Pipeline
 
 
 def load_pipelines(entries: Iterable[str], root: Path) -> dict[str, Pipeline]:

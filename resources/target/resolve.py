@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.streaming.errors import ConfigurationError
+from pipelines.streaming.pipeline import Pipeline
 from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.stream import Pipeline, Stream
+from pipelines.streaming.stream import Stream
 from pipelines.streaming.target import Binding, KafkaCluster, Target, did_you_mean
 from resources.engine.engine import SparkSettings
 from resources.target.config import (

@@ -8,9 +8,8 @@ from uuid import uuid4
 
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.records.ledger import append
-from pipelines.streaming.records.manifest import first_manifest, write_manifest
-from pipelines.streaming.run.results import BatchRecord
+from pipelines.streaming.records import BatchRecord, StreamRecords
+from pipelines.streaming.records.manifest import first_manifest
 from resources.target.resolve import ResolvedTarget, resolve
 
 SOURCE = '''
@@ -87,11 +86,11 @@ class Shop:
         bound = {"events": str(self.target.binding("orders"))}
         manifest = first_manifest(bound).with_active(query_id=query_id, ledger_batch=0)
         error = str(TerminalError(failed, stream=ORDERS)) if failed else None
-        write_manifest(
-            lake, ORDERS, manifest.with_last_run("run-1", "failed" if failed else "updated", error)
+        StreamRecords(lake, ORDERS).write_manifest(
+            manifest.with_last_run("run-1", "failed" if failed else "updated", error)
         )
         record = BatchRecord(
             batch_id=0, run_id="run-1", generation=1, query_id=query_id, started_at="", state_rows=7
         )
-        append(lake, ORDERS, [record])
+        StreamRecords(lake, ORDERS).ledger.append([record])
         return checkpoint

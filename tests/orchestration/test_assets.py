@@ -23,9 +23,10 @@ from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
 from pipelines.streaming.checkpoint import Finding
 from pipelines.streaming.errors import ConfigurationError, DefinitionError, TerminalError, TransientError
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.records.manifest import first_manifest, write_manifest
-from pipelines.streaming.run.results import BatchRecord, StreamResult
+from pipelines.streaming.records.manifest import first_manifest
+from pipelines.streaming.run.results import StreamResult
 from resources.spark import SparkResource
 
 CLICKS, UNIQUE, TOTALS = (StreamName("shop", name) for name in ("clicks", "unique_clicks", "totals"))
@@ -264,7 +265,7 @@ def test_a_watermark_in_the_future_fails_its_check(shop, canned, seconds, passes
 def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypatch):
     checkpoint = canned.lake.checkpoint(CLICKS, 1)
     checkpoint.mkdir(parents=True)
-    write_manifest(canned.lake, CLICKS, first_manifest({}))
+    StreamRecords(canned.lake, CLICKS).write_manifest(first_manifest({}))
     finding = Finding("empty-file", "error", "offsets/4", "The file is empty.", "Delete it.")
     asked = []
 
@@ -285,7 +286,7 @@ def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypa
 
 
 def test_a_checkpoint_that_was_deleted_fails_its_check(shop, canned):
-    write_manifest(canned.lake, CLICKS, first_manifest({}).with_active(query_id="q"))
+    StreamRecords(canned.lake, CLICKS).write_manifest(first_manifest({}).with_active(query_id="q"))
     result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
     assert checks(result)[f"clicks:{CHECKPOINT_SOUND}"] is False
 

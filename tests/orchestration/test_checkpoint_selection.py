@@ -10,9 +10,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from orchestration import cli
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.records.ledger import append
-from pipelines.streaming.records.manifest import Manifest, first_manifest, write_manifest
-from pipelines.streaming.run.results import BatchRecord
+from pipelines.streaming.records import BatchRecord, StreamRecords
+from pipelines.streaming.records.manifest import Manifest, first_manifest
 from tests.orchestration.shop import ORDERS, UNIQUE, Shop
 from tests.streaming.checkpoint import handmade
 
@@ -41,7 +40,7 @@ def has_run(shop: Shop, stream: StreamName, *, batches: int = 2, generation: int
     lake = shop.target.lake
     first = first_manifest({}).with_active(query_id=handmade.QUERY_ID, ledger_batch=batches - 1)
     lives = tuple(replace(first.active, number=number) for number in range(1, generation + 1))
-    write_manifest(lake, stream, Manifest(generations=lives))
+    StreamRecords(lake, stream).write_manifest(Manifest(generations=lives))
     return handmade.stateful(lake.checkpoint(stream, generation), batches)
 
 
@@ -103,7 +102,7 @@ def test_a_stream_that_has_never_run(run, shop):
 
 
 def test_a_stream_whose_first_run_ended_before_its_query(run, shop):
-    write_manifest(shop.target.lake, ORDERS, first_manifest({}))
+    StreamRecords(shop.target.lake, ORDERS).write_manifest(first_manifest({}))
 
     status, _, err = run("verify", "shop/orders")
 
@@ -188,14 +187,12 @@ def test_history_has_rows_and_seconds_from_the_ledger(run, shop):
         "rows_written": 1100,
         "milliseconds": {"addBatch": 2000, "triggerExecution": 2500},
     }
-    append(
-        shop.target.lake,
-        ORDERS,
+    StreamRecords(shop.target.lake, ORDERS).ledger.append(
         [
             record(0, rows_read=9, rows_written=9),  # of an earlier life of the checkpoint
             record(0, generation=2, **known),
             record(1, generation=2, rows_written=7, reconstructed=True),
-        ],
+        ]
     )
 
     status, out, _ = run("history", "shop/orders", "--json")
@@ -220,7 +217,7 @@ def test_history_takes_one_checkpoint(run, shop):
     status, out, err = run("history", "shop")
 
     assert (status, out) == (2, "")
-    assert err == "tidemill: shop means 2 checkpoints (shop/orders, shop/unique). Name one."
+    assert err == "tidemill: shop means 2 checkpoints (shop/orders, shop/unique). Fix: Name one."
 
 
 def test_diff_of_two_streams(run, shop):

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.records import ledger
+from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.records.lease import holder_of
 from pipelines.streaming.run.pipeline_run import PipelineRun
@@ -115,7 +115,7 @@ def assert_ended_well(run: Interrupted, project: Project) -> None:
 
 def test_while_a_query_runs_and_the_next_run_continues(project, engine):
     def in_second_batch(_process: subprocess.Popen[bytes]) -> bool:
-        first = any(line.batch_id == 0 for line in ledger.lines(project.lake, SLOW))
+        first = any(line.batch_id == 0 for line in StreamRecords(project.lake, SLOW).ledger.lines())
         return first and (project.lake.checkpoint(SLOW, 1) / "offsets" / "1").exists()
 
     run = project.interrupted(in_second_batch, "--json")

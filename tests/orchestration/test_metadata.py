@@ -16,8 +16,9 @@ from orchestration.metadata import (
     type_string,
 )
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.records import BatchRecord, Late
 from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.run.results import BatchRecord, Late, StreamResult
+from pipelines.streaming.run.results import StreamResult
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WATERMARK = datetime(2026, 1, 1, 10, 30, tzinfo=UTC)

@@ -6,7 +6,8 @@ from rich.text import Text
 from orchestration.cli.run import line
 from pipelines.streaming.errors import CanceledError, TerminalError
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.run.results import BatchRecord, Late, StreamResult
+from pipelines.streaming.records import BatchRecord, Late
+from pipelines.streaming.run.results import StreamResult
 
 NAME = StreamName("shop", "orders")
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli.status import app
-from pipelines.streaming.records.lease import held
+from tests.leases import held
 from tests.orchestration.shop import ORDERS, Shop
 
 
@@ -133,7 +133,8 @@ def test_the_table_for_people(shop):
 def test_neither_spark_nor_dagster_is_started(shop):
     shop.has_run("a.json")
     code = (
-        "import sys; from orchestration.cli.status import status_of; from resources.target.resolve import resolve\n"
+        "import sys; from pipelines.streaming.run.status import status_of\n"
+        "from resources.target.resolve import resolve\n"
         "target = resolve(); states = [status_of(stream, target).state for stream in target.streams()]\n"
         "heavy = {'dagster', 'py4j', 'confluent_kafka', 'pyspark'} & set(sys.modules)\n"
         "print(states, sorted(heavy))"

@@ -80,7 +80,10 @@ def two(left, right):
         (lambda: QueryOptions(max_run="a while"), "a while"),
         (lambda: declared(function=two), "2 arguments"),
         (lambda: declared(function=two, source={"left": declared(), "other": declared()}), "same names"),
-        (lambda: declared(function=two, source={"left": FEED, "right": declared().static()}), "among others"),
+        (
+            lambda: declared(function=two, source={"left": FEED, "right": declared().static()}),
+            "beside other sources",
+        ),
         (lambda: declared(source="events"), "give a Feed"),
         (lambda: declared(source=declared().static()), "snapshot"),
         (lambda: declared(sink=[]), "sink is"),

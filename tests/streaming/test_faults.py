@@ -16,7 +16,7 @@ import pytest
 
 from pipelines.streaming.checkpoint import commit_batches, offset_batches, read_commit
 from pipelines.streaming.delta_log import latest_version
-from pipelines.streaming.records import ledger
+from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch, multiset
 from tests.streaming.fault_streams import shop
@@ -162,7 +162,7 @@ def run_again(scratch, stream, *, changed=False):
     offset, commit = batches(scratch, stream)
     assert offset == commit
     name = shop()[stream].name
-    written = sorted(line.batch_id for line in ledger.lines(scratch.lake, name))
+    written = sorted(line.batch_id for line in StreamRecords(scratch.lake, name).ledger.lines())
     assert written == list(range(commit + 1)), "the ledger has each batch once"
 
 
@@ -281,9 +281,9 @@ def test_a_history_that_was_killed_after_its_commit(killed):
 def test_a_run_that_was_killed_before_its_ledger(killed):
     name = shop()["copied"].name
     assert batches(killed, "copied") == (1, 1)
-    assert [line.batch_id for line in ledger.lines(killed.lake, name)] == [0]
+    assert [line.batch_id for line in StreamRecords(killed.lake, name).ledger.lines()] == [0]
     run_again(killed, "copied")
-    lines = {line.batch_id: line for line in ledger.lines(killed.lake, name)}
+    lines = {line.batch_id: line for line in StreamRecords(killed.lake, name).ledger.lines()}
     assert {batch: line.reconstructed for batch, line in lines.items()} == {0: False, 1: True}
     assert lines[1].rows_written == len(ORDERS[1])
     assert killed.rows(shop()["copied"]) == expected_copied()

@@ -6,12 +6,12 @@ import sys
 import time
 from dataclasses import asdict, replace
 
-import psutil
 import pytest
 
 from pipelines.streaming.errors import ConfigurationError, LeaseHeldError, LeaseLostError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import lease
+from tests.leases import held
 
 STREAM = StreamName("shop", "orders")
 
@@ -20,6 +20,7 @@ import sys
 from pathlib import Path
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import lease
+from tests.leases import held
 held = lease.take(Path(sys.argv[1]), StreamName("shop", "orders"), "first")
 if len(sys.argv) > 2: held.record_jvm(int(sys.argv[2]))
 print("held", flush=True)
@@ -56,14 +57,13 @@ def test_a_held_stream_is_refused_at_once_and_the_holder_is_named(tmp_path):
 
 def test_a_killed_holder_is_followed_at_once(tmp_path):
     kill(another_process(tmp_path))
-    with lease.held(tmp_path, STREAM, "second") as held:
-        assert held.epoch == 2
+    with held(tmp_path, STREAM, "second") as follower:
+        assert follower.epoch == 2
 
 
 def test_a_killed_holder_whose_jvm_lives_is_not_followed(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "JVM_GRACE_SECONDS", 0.2)
     jvm = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    monkeypatch.setattr(lease, "_is_java", lambda pid: pid == jvm.pid and psutil.pid_exists(pid))
     kill(another_process(tmp_path, str(jvm.pid)))
     with pytest.raises(LeaseHeldError):
         lease.take(tmp_path, STREAM, "second")
@@ -92,8 +92,8 @@ def test_a_process_id_that_is_used_again_is_not_the_holder(tmp_path):
 def test_a_released_lease_is_free(tmp_path):
     lease.take(tmp_path, STREAM, "first").release()
     assert lease.holder_of(tmp_path) is None
-    with lease.held(tmp_path, STREAM, "second") as held:
-        assert held.epoch == 2
+    with held(tmp_path, STREAM, "second") as follower:
+        assert follower.epoch == 2
         assert lease.holder_of(tmp_path).run_id == "second"
 
 

@@ -1,4 +1,4 @@
-"""What waits in a source beyond a checkpoint's offset, counted without Spark and without a JVM."""
+"""The backlog of a source: the data beyond a checkpoint's offset, counted without a JVM."""
 
 from pipelines.streaming.backlog.count import Backlog, Unit
 from pipelines.streaming.backlog.sources import backlog_of

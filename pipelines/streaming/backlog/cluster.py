@@ -1,4 +1,4 @@
-"""One connection a Kafka cluster and process: what topics there are, and where they begin and end."""
+"""One connection per Kafka cluster and process: the topics, and where they begin and end."""
 
 import os
 import time
@@ -17,14 +17,14 @@ from pipelines.streaming.target import KafkaCluster
 
 Partition = tuple[str, int]
 
-# A broker on another continent that is just electing a leader answers within a few seconds; a schedule can
-# try again, so there is no use in waiting longer.
+# A broker on another continent that is electing a leader answers within a few seconds; a schedule retries, so
+# there is no use in waiting longer.
 ANSWER_SECONDS = 8.0
-# Streams that come next in the same look do not wait for the same dead cluster again.
+# The streams that follow in the same tick do not wait for the same dead cluster again.
 REMEMBER_SECONDS = 5.0
 POLL_SECONDS = 0.02
 ELECTION_SECONDS = 0.2
-# Our own deadline comes first: it knows why there is no answer.
+# This module's deadline comes first: it knows why there is no answer.
 _CLIENT_SECONDS = ANSWER_SECONDS + 1
 
 _REFUSED = {
@@ -32,16 +32,16 @@ _REFUSED = {
     KafkaError._SSL: "could not agree on TLS",  # noqa: SLF001
     KafkaError.SASL_AUTHENTICATION_FAILED: "refused the credentials",
     KafkaError.UNSUPPORTED_SASL_MECHANISM: "does not know the SASL mechanism",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "does not let this user look at the topic",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "does not let this user in",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "does not let this user describe the topic",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "does not let this user connect",
 }
-# A broker says so in the moments of an election, or before it has heard of a new topic.
+# A broker answers so during an election, or before it knows a new topic.
 _ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
 
 
 def client_of(cluster: KafkaCluster) -> "Client":
-    """The client of a cluster, made once a process: a connection costs more than a question."""
+    """Return the client of a cluster, one per process: a connection costs more than a request."""
     return _client(cluster, os.getpid())
 
 
@@ -57,7 +57,7 @@ class Client:
         cluster: The cluster.
 
     Raises:
-        ConfigurationError: librdkafka refuses the settings, such as a file of authorities that is not there.
+        ConfigurationError: librdkafka refuses the settings, such as a missing CA file.
     """
 
     def __init__(self, cluster: KafkaCluster) -> None:
@@ -78,18 +78,18 @@ class Client:
             raise ConfigurationError(
                 f"The settings of the Kafka cluster {cluster.bootstrap} are refused: "
                 f"{self._without_secrets(error.args[0].str())}.",
-                fix="Correct the cluster in tidemill.toml.",
+                fix="correct the cluster in tidemill.toml.",
             ) from None
 
     def topics(self, names: Collection[str]) -> dict[str, int]:
-        """The number of partitions of each topic; a topic that is not there is left out.
+        """Return the number of partitions of each topic; a missing topic is left out.
 
         Raises:
-            TransientError: the cluster does not answer.
-            TerminalError: it refuses us.
+            TransientError: The cluster does not answer.
+            TerminalError: It refuses this user.
         """
         with self._asking():
-            # Unlike a look at its metadata, describing a topic never creates it.
+            # Unlike a request for its metadata, describing a topic never creates it.
             futures = self._admin.describe_topics(
                 TopicCollection(list(names)), request_timeout=_CLIENT_SECONDS
             )
@@ -102,7 +102,7 @@ class Client:
         return found
 
     def all_topics(self) -> dict[str, int]:
-        """The number of partitions of every topic that we may see; raises as `topics` does."""
+        """Return the number of partitions of every topic that this user may see; raise as `topics` does."""
         with self._asking():
             topics = self._admin.list_topics(timeout=ANSWER_SECONDS).topics
         return {name: len(topic.partitions) for name, topic in topics.items()}
@@ -110,7 +110,7 @@ class Client:
     def offsets(
         self, partitions: Iterable[Partition], *, committed: bool
     ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """The first offset of each partition, and the one after its last; raises as `topics` does.
+        """Return the first offset of each partition, and the one after its last; raise as `topics` does.
 
         Args:
             partitions: The partitions.
@@ -141,7 +141,7 @@ class Client:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """One question at a time; what fails is translated, and remembered for the streams that come next."""
+        """Send one request at a time; translate a failure, and remember it for the streams that follow."""
         with self._lock:
             if self._failure is not None and time.monotonic() - self._failed_at < REMEMBER_SECONDS:
                 raise self._failed(self._failure)
@@ -155,7 +155,7 @@ class Client:
                 raise self._failed(error.args[0]) from None
 
     def _settle(self, futures: Collection[Future[Any]]) -> None:
-        """Waits for all answers, but no longer once the cluster has refused us."""
+        """Wait for all answers, but no longer once the cluster has refused this user."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while not all(future.done() for future in futures):
             wait(futures, timeout=POLL_SECONDS)
@@ -176,7 +176,7 @@ class Client:
         if refused is not None:
             return TerminalError(
                 f"{where} {_REFUSED[refused.code()]}: {self._without_secrets(refused.str())}.",
-                fix="Correct the cluster in tidemill.toml, or the variables that it names.",
+                fix="correct the cluster in tidemill.toml, or the variables that it names.",
             )
         reason = self._errors[-1] if self._errors else error
         return TransientError(f"{where} does not answer: {self._without_secrets(reason.str())}.")

@@ -1,4 +1,4 @@
-"""A backlog: how much waits, and in which unit."""
+"""A backlog: a count and its unit."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,14 +8,14 @@ Unit = Literal["files", "messages", "versions"]
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits in one source. It is true when something does.
+    """The data of one source that is not read yet. It is true when there is some.
 
-    It may err only towards more: what cannot be counted from outside counts as one.
+    It may err only towards more: data that cannot be counted from outside counts as one.
 
     Attributes:
         count: How many.
-        unit: What is counted; versions are those of a Delta table, from the first that changes data on.
-        detail: Where it waits, or why it could not be counted; for people.
+        unit: The unit; versions are those of a Delta table, from the first one on that changes data.
+        detail: Where the data is, or why it could not be counted; for people.
     """
 
     count: int

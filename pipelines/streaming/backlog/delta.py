@@ -1,4 +1,4 @@
-"""What waits in a Delta table: the commits of its log from the checkpoint's version on.
+"""The backlog in a Delta table: the commits of its log from the checkpoint's version on.
 
 Only names are listed and only commits that the stream has not read are opened, up to the first that changes
 data. Compactions and a sink's commits of nothing do not count (Delta protocol, "Add File and Remove File":
@@ -21,17 +21,17 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 def waiting_versions(
     folder: Path, offset: SourceOffset | None, *, what: str, options: Mapping[str, str] | None = None
 ) -> Backlog:
-    """The versions of a table from the first unread one that changes data.
+    """Return the versions of a table from the first unread one that changes data.
 
     Args:
         folder: The table's folder.
         offset: Delta's offset.
-        what: The source in words.
+        what: A description of the source.
         options: Options of Delta's streaming source.
 
     Raises:
-        TerminalError: the table is gone, another one, or cannot be read.
-        DataLossError: its log no longer has the next version.
+        TerminalError: The table is missing, is another one, or cannot be read.
+        DataLossError: Its log no longer has the next version.
     """
     chosen = {key.lower(): value for key, value in (options or {}).items()}
     at = None if offset is None else offset.delta
@@ -46,16 +46,16 @@ def waiting_versions(
     except OSError as error:
         raise TerminalError(
             f"{what}: the log of {folder} cannot be read: {error.strerror}.",
-            fix="Give this user the right to read it.",
+            fix="give this user the right to read it.",
         ) from None
     if at is None:
         start = chosen.get("startingversion", "0")
         return _from(folder, [each for each in versions if each >= (int(start) if start.isdigit() else 0)])
     if not versions:
         raise TerminalError(
-            f"{what}: the table in {folder} is gone; the checkpoint continues at its version {at.version}.",
-            lost="What was written to it after that version and not read is lost unless it is restored.",
-            fix="Restore the table. A table made anew in its place needs a new checkpoint of this stream.",
+            f"{what}: the table in {folder} is missing; the checkpoint continues at its version {at.version}.",
+            lost="Rows that were written to it after that version are lost unless it is restored.",
+            fix="restore the table. A table that was recreated in its place needs a new checkpoint of this stream.",
         )
     _check_same_table(folder, at, what)
     if at.is_starting:  # it is in the snapshot that it began with: the rest waits
@@ -84,9 +84,9 @@ def _check_same_table(folder: Path, at: DeltaOffset, what: str) -> None:
     if now != at.reservoir_id:
         raise TerminalError(
             f"{what}: the table in {folder} is another one (id {now}) than the checkpoint has read "
-            f"(id {at.reservoir_id}): it was deleted and made anew.",
-            lost="What the old table got after the last run is lost unless it is restored.",
-            fix="Put the old table back, or rebuild this stream from the new one with a new checkpoint.",
+            f"(id {at.reservoir_id}): it was deleted and recreated.",
+            lost="Rows that the old table got after the last run are lost unless it is restored.",
+            fix="restore the old table, or rebuild this stream from the new one with a new checkpoint.",
         )
 
 
@@ -96,24 +96,24 @@ def _check_continues(
     if at.version > versions[-1] + 1:
         raise DataLossError(
             f"{what}: the table in {folder} ends at version {versions[-1]}, and the checkpoint has read "
-            f"version {at.version - 1}: an older copy of the table was put back.",
-            lost=f"Versions {versions[-1] + 1} to {at.version - 1} are gone from the table; "
-            "this stream has them already.",
-            fix="Put the newest copy back, or rebuild this stream from the table with a new checkpoint.",
+            f"version {at.version - 1}: an older copy of the table was restored.",
+            lost=f"Versions {versions[-1] + 1} to {at.version - 1} are missing in the table; "
+            "this stream has read them.",
+            fix="restore the newest copy, or rebuild this stream from the table with a new checkpoint.",
         )
     following = [version for version in versions if version >= at.version]
     if following and following[0] > at.version and not tolerant:
         raise DataLossError(
-            f"{what}: the log of {folder} goes on with version {following[0]}, and the checkpoint with "
-            f"version {at.version}: the log's clean-up was faster than this stream.",
-            lost=f"Versions {at.version} to {following[0] - 1} cannot be read one by one any more.",
-            fix="Rebuild this stream with a new checkpoint, and raise the table's property "
+            f"{what}: the log of {folder} continues with version {following[0]}, and the checkpoint with "
+            f"version {at.version}: the log's cleanup was faster than this stream.",
+            lost=f"Versions {at.version} to {following[0] - 1} can no longer be read one by one.",
+            fix="rebuild this stream with a new checkpoint, and raise the table's property "
             "delta.logRetentionDuration.",
         )
 
 
 def _commit(folder: Path, version: int) -> Iterator[dict[str, Any]]:
-    """The actions of a commit, one by one: a commit of many files is long and its start often enough."""
+    """Yield the actions of a commit: a commit of many files is long, and its start is often enough."""
     try:
         with (folder / "_delta_log" / f"{version:020d}.json").open(encoding="utf-8") as lines:
             for line in lines:

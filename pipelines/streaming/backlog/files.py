@@ -1,11 +1,11 @@
-"""What waits in a folder: its files against the file source's own log of those it has taken in.
+"""The backlog in a folder: its files against the file source's own log of the files it has read.
 
 The listing is Spark's (`InMemoryFileIndex`, `HadoopFSUtils.shouldFilterOutPathName`): names that begin with
 `_` or `.` are not data, and folders below count only where there are partition folders (`day=1`) or
-`recursiveFileLookup` is on. An empty file is a file. Times are not looked at: a rename keeps them.
+`recursiveFileLookup` is on. An empty file is a file. Times do not count: a rename keeps them.
 """
 
-# `Path` costs several times as much a name as `os` does, and there may be hundreds of thousands.
+# `Path` costs several times as much per name as `os` does, and there may be hundreds of thousands.
 # ruff: noqa: PTH100, PTH111, PTH113, PTH119, PTH207
 
 import glob
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from shlex import quote
 from urllib.parse import unquote
 
 from pipelines.streaming.backlog.count import Backlog
@@ -38,20 +39,20 @@ def waiting_files(
     what: str,
     options: Mapping[str, str] | None = None,
 ) -> Backlog:
-    """The files of a folder that no batch has read.
+    """Return the files of a folder that no batch has read.
 
     Args:
         path: A folder, a file, or a glob of them.
         offset: The file source's offset.
         checkpoint: The checkpoint, if there is one.
         name: The source's name in it.
-        what: The source in words.
+        what: A description of the source.
         options: The file source's options.
 
     Raises:
-        TerminalError: the folder is not there or cannot be read, or a file that waits has a name with which
-            Spark would read other files twice.
-        CheckpointFormatError: the source's log is damaged.
+        TerminalError: The folder is missing or cannot be read, or an unread file has a name with which Spark
+            would read other files twice.
+        CheckpointFormatError: The source's log is damaged.
     """
     chosen = {key.lower(): value for key, value in (options or {}).items()}
     plain = _plain(path)
@@ -66,12 +67,12 @@ def waiting_files(
     except FileNotFoundError as error:
         raise TerminalError(
             f"{what}: there is no folder {error.filename}.",
-            fix=f"Create it (mkdir -p {error.filename}), or correct the target.",
+            fix=f"create it (mkdir -p {quote(str(error.filename))}), or correct the target.",
         ) from None
     except OSError as error:
         raise TerminalError(
             f"{what}: {error.filename} cannot be read: {error.strerror}.",
-            fix="Give this user the right to read it, or correct the target.",
+            fix="give this user the right to read it, or correct the target.",
         ) from None
     last = None if offset is None else offset.log_offset
     taken: set[str] = set()
@@ -95,7 +96,7 @@ def _refuse_doubling(files: list[str], what: str) -> None:
         raise TerminalError(
             f"{what}: the name of {bad} has one of the characters * ? [ ] {{ }} \\ in it, and Spark would read "
             "every other file of the same batch twice.",
-            fix="Rename the file, or move it away.",
+            fix="rename the file, or move it away.",
         )
 
 
@@ -110,10 +111,10 @@ def _logged(checkpoint: Path | None, name: str) -> Iterator[SourceFile]:
 
 @dataclass(slots=True)
 class _Listing:
-    """One listing, as the file source makes it.
+    """A listing of files as the file source does it.
 
     Attributes:
-        recursive: Whether all folders below count.
+        recursive: Whether all subfolders count.
         pattern: A glob that names must match.
     """
 
@@ -159,7 +160,7 @@ class _Listing:
 
 
 def _plain(address: str) -> str:
-    """A path as Spark logs it (`file:///a/b%20c`), or as users write it, without scheme and escapes."""
+    """Return a path as Spark logs it (`file:///a/b%20c`), or as users write it, without scheme and escapes."""
     if not address.startswith("file:"):
         return address
     path = address.removeprefix("file:")
@@ -168,9 +169,9 @@ def _plain(address: str) -> str:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """`a{b,c}` as `ab` and `ac`: Hadoop's globs have it and Python's do not."""
-    found = _ALTERNATIVES.search(pattern)
-    if found is None:
+    """Return `a{b,c}` as `ab` and `ac`: Hadoop's globs have braces and Python's do not."""
+    braces = _ALTERNATIVES.search(pattern)
+    if braces is None:
         return [pattern]
-    before, after = pattern[: found.start()], pattern[found.end() :]
-    return [each for part in found[1].split(",") for each in _alternatives(f"{before}{part}{after}")]
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
+    return [path for part in braces[1].split(",") for path in _alternatives(f"{before}{part}{after}")]

@@ -1,7 +1,7 @@
-"""What waits in Kafka: end offsets against the checkpoint's, without reading a message.
+"""The backlog in Kafka: end offsets against the checkpoint's, without reading a message.
 
-What Spark would find is found here first, in its words: partitions that are gone, records that retention
-removed, a topic made anew with fewer records.
+Failures that Spark would raise are raised here first: missing partitions, records that retention removed, a
+topic that was recreated with fewer records.
 """
 
 import re
@@ -14,48 +14,48 @@ from pipelines.streaming.errors import DataLossError, TerminalError
 from pipelines.streaming.sources import KafkaSource
 from pipelines.streaming.target import KafkaCluster
 
-# Java's and Python's expressions agree on these; whatever else a pattern has is left to Spark.
+# Java and Python agree on these; a pattern with anything else is left to Spark.
 _PLAIN_PATTERN = re.compile(r"(?:[A-Za-z0-9_\-.*+?|()$^]|\\[.dws]|\[\^?[A-Za-z0-9_.\-]+\])+")
 # `SubscribePatternStrategy` never reads them.
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _LATEST, _EARLIEST = -1, -2  # in startingOffsets
 _WAYS = (
-    "Bind the feed to a topic that has the messages; or read what is there into a stream of a new name, or "
-    "another lake, which begins with a new checkpoint."
+    "bind the feed to a topic that has the messages; or read the topic into a stream of a new name, or into another "
+    "lake, which begins with a new checkpoint."
 )
 
 
 def waiting_messages(source: KafkaSource, offset: SourceOffset | None, cluster: KafkaCluster) -> Backlog:
-    """The messages that a source has not read.
+    """Return the messages that a source has not read.
 
     Control records of transactions count as messages: Spark's offsets count them, too.
 
     Args:
-        source: What is read.
-        offset: Kafka's offset.
-        cluster: Where.
+        source: The source.
+        offset: Its offset in the checkpoint.
+        cluster: The cluster.
 
     Raises:
-        TransientError: the cluster does not answer.
-        TerminalError: it refuses us, or a topic is not there.
-        DataLossError: it no longer has what comes next.
+        TransientError: The cluster does not answer.
+        TerminalError: It refuses this user, or a topic is missing.
+        DataLossError: It no longer has the messages that come next.
     """
     options = {key.lower(): value for key, value in source.options.items()}
     strict = options.get("failondataloss", "").lower() != "false"
     if source.subscribe_pattern and not _same_in_python(source.subscribe_pattern):
-        return Backlog(1, "messages", f"only Spark can tell what {source.subscribe_pattern!r} matches")
+        return Backlog(1, "messages", f"only Spark knows what {source.subscribe_pattern!r} matches")
     client = client_of(cluster)
     present = _partitions(source, client, cluster)
     read = {} if offset is None else _by_partition(offset)
-    gone = sorted(set(read) - present)
-    if gone and strict:
-        raise _partition_gone(gone[0], read[gone[0]], cluster)
+    missing = sorted(set(read) - present)
+    if missing and strict:
+        raise _partition_missing(missing[0], read[missing[0]], cluster)
     begins, ends = client.offsets(present, committed=options.get("kafka.isolation.level") == "read_committed")
     starts = _starts(source, begins, ends) if offset is None else {}
     waiting: dict[Partition, int] = {}
     for partition in sorted(present):
         first, end = begins[partition], ends[partition]
-        # A partition that came later is read from its first record, whatever startingOffsets says.
+        # A partition that was added later is read from its first record, whatever startingOffsets is.
         at = starts[partition] if offset is None else read.get(partition, 0)
         if offset is not None and strict and not first <= at <= end:
             raise _out_of_range(partition, at, first, end, cluster)
@@ -77,7 +77,7 @@ def _same_in_python(pattern: str) -> bool:
 
 
 def _partitions(source: KafkaSource, client: Client, cluster: KafkaCluster) -> set[Partition]:
-    """The partitions that the source reads now."""
+    """Return the partitions that the source reads now."""
     if source.subscribe_pattern:
         pattern = re.compile(source.subscribe_pattern)
         counts = {
@@ -92,7 +92,7 @@ def _partitions(source: KafkaSource, client: Client, cluster: KafkaCluster) -> s
             if topic not in counts:
                 raise TerminalError(
                     f"there is no topic {topic!r} on the Kafka cluster {cluster.bootstrap}.",
-                    fix="Create the topic, or correct the binding in the target.",
+                    fix="create the topic, or correct the binding in the target.",
                 )
     present = {(topic, number) for topic, count in counts.items() for number in range(count)}
     if not source.assign:
@@ -101,7 +101,7 @@ def _partitions(source: KafkaSource, client: Client, cluster: KafkaCluster) -> s
     for topic, number in sorted(assigned - present):
         raise TerminalError(
             f"topic {topic!r} on the Kafka cluster {cluster.bootstrap} has no partition {number}.",
-            fix=f"It has the partitions 0 to {counts[topic] - 1}: correct assign= of the source.",
+            fix=f"correct assign= of the source: the topic has the partitions 0 to {counts[topic] - 1}.",
         )
     return assigned
 
@@ -109,7 +109,7 @@ def _partitions(source: KafkaSource, client: Client, cluster: KafkaCluster) -> s
 def _starts(
     source: KafkaSource, begins: Mapping[Partition, int], ends: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """Where a source without offsets begins; what only Spark can look up begins at the first record."""
+    """Return where a source without offsets begins; what only Spark can resolve begins at the first record."""
     if source.starting_offsets == "latest":
         return dict(ends)
     starts = dict(begins)
@@ -123,12 +123,12 @@ def _starts(
     return starts
 
 
-def _partition_gone(partition: Partition, at: int, cluster: KafkaCluster) -> DataLossError:
+def _partition_missing(partition: Partition, at: int, cluster: KafkaCluster) -> DataLossError:
     topic, number = partition
     return DataLossError(
-        f"partition {number} of topic {topic!r} on {cluster.bootstrap} is gone, and the checkpoint continues "
-        f"there at offset {at}: the topic was deleted, or made anew with fewer partitions.",
-        lost=f"What that partition had from offset {at} on, if anything, is lost.",
+        f"partition {number} of topic {topic!r} on {cluster.bootstrap} is missing, and the checkpoint continues "
+        f"there at offset {at}: the topic was deleted, or recreated with fewer partitions.",
+        lost=f"Messages of that partition from offset {at} on, if there were any, are lost.",
         fix=_WAYS,
     )
 
@@ -137,18 +137,18 @@ def _out_of_range(
     partition: Partition, at: int, first: int, end: int, cluster: KafkaCluster
 ) -> DataLossError:
     topic, number = partition
-    place = f"partition {number} of topic {topic!r} on {cluster.bootstrap}"
+    where = f"partition {number} of topic {topic!r} on {cluster.bootstrap}"
     if at > end:
         return DataLossError(
-            f"{place} ends at offset {end}, and the checkpoint continues at offset {at}: the topic was made "
-            "anew with fewer messages, or restored from an older copy.",
-            lost=f"Offsets {end} to {at - 1} are gone from the topic (this stream has read them); offsets "
+            f"{where} ends at offset {end}, and the checkpoint continues at offset {at}: the topic was recreated "
+            "with fewer messages, or restored from an older copy.",
+            lost=f"Offsets {end} to {at - 1} are missing in the topic (this stream has read them); offsets "
             f"{first} to {end - 1} may hold new messages that it would never read.",
             fix=_WAYS,
         )
     return DataLossError(
-        f"{place} begins at offset {first}, and the checkpoint continues at offset {at}: retention removed "
+        f"{where} begins at offset {first}, and the checkpoint continues at offset {at}: retention removed "
         "messages before they were read.",
-        lost=f"Offsets {at} to {first - 1} ({first - at} at most) are lost to this stream.",
+        lost=f"Offsets {at} to {first - 1} (at most {first - at} messages) are lost to this stream.",
         fix=_WAYS,
     )

@@ -13,21 +13,21 @@ from pipelines.streaming.target import FolderBinding, KafkaCluster, Target
 def backlog_of(
     source: Source, offset: SourceOffset | None, *, checkpoint: Path | None, name: str, target: Target
 ) -> Backlog:
-    """What waits in a source.
+    """Return the backlog of a source.
 
     Args:
         source: A source that streams.
-        offset: Up to where the checkpoint has read it; None before the first batch.
+        offset: The position up to which the checkpoint has read it; None before the first batch.
         checkpoint: The checkpoint's folder, where the file source keeps which files it has read; None
             before the first run.
         name: The source's name in the checkpoint.
         target: The target.
 
     Raises:
-        TransientError: the source cannot be reached now.
-        TerminalError: there is no such folder, topic or table, or we may not look at it.
-        DataLossError: it no longer has what comes next.
-        ConfigurationError: the target does not say where it is.
+        TransientError: The source cannot be reached now.
+        TerminalError: There is no such folder, topic or table, or this user may not read it.
+        DataLossError: It no longer has the data that comes next.
+        ConfigurationError: The target does not bind it.
     """
     at = None if offset is None or offset.raw is None else offset
     match source:

@@ -18,6 +18,7 @@ from pipelines.streaming.checkpoint.tail import (
     read_commit,
     read_offset,
     read_tail,
+    read_tail_or_empty,
 )
 from pipelines.streaming.checkpoint.verify import Verdict, verify
 
@@ -52,5 +53,6 @@ __all__ = [
     "read_commit",
     "read_offset",
     "read_tail",
+    "read_tail_or_empty",
     "verify",
 ]

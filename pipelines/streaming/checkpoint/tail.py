@@ -58,6 +58,13 @@ class Tail:
     stateful: bool
 
     @property
+    def next_watermark_ms(self) -> int | None:
+        """The watermark of the next batch, milliseconds since the epoch; None without one."""
+        if self.next_start.kind == "repeat_batch" and self.latest_offset is not None:
+            return self.latest_offset.watermark_ms or None
+        return None if self.latest_commit is None else self.latest_commit.next_watermark_ms or None
+
+    @property
     def next_start(self) -> NextStart:
         """What the next start will do."""
         return next_start(self.latest_offset, self.latest_commit, stateful=self.stateful)
@@ -86,6 +93,18 @@ def read_tail(path: str | os.PathLike[str]) -> Tail:
         CheckpointFormatError: a file at the tail is damaged or of an unknown version.
     """
     return tail_of(opened(path))
+
+
+def read_tail_or_empty(path: str | os.PathLike[str]) -> Tail:
+    """Return the tail of the checkpoint at a path; an empty tail where there is no checkpoint yet.
+
+    Raises:
+        CheckpointFormatError: A file at the tail is damaged or of an unknown version.
+    """
+    try:
+        return read_tail(path)
+    except NotACheckpointError:
+        return Tail(os.fspath(path), None, None, None, None, stateful=False)
 
 
 def opened(path: str | os.PathLike[str]) -> Folder:

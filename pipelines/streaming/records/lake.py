@@ -1,10 +1,10 @@
-"""Where tables, checkpoints and control files are in a lake, and nothing else.
+"""The folders of a lake: tables, checkpoints, control files and the ledger.
 
 ```
 <lake>/tables/<pipeline>/<stream>/                       Delta; <stream>__quarantine beside it
 <lake>/checkpoints/<pipeline>/<stream>/<generation>/     Spark's own files
 <lake>/control/<pipeline>/<stream>/                      manifest.json, pins.json, lease/
-<lake>/ledger/pipeline=<p>/stream=<s>/<run>.jsonl        one line a micro-batch
+<lake>/ledger/pipeline=<p>/stream=<s>/<run>.jsonl        one line per micro-batch
 ```
 """
 
@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.streaming.errors import ConfigurationError
-from pipelines.streaming.names import StreamName, valid_rule_name
-
-MAIN = "main"
+from pipelines.streaming.names import MAIN_SINK, StreamName, valid_rule_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +26,13 @@ class Lake:
     root: Path
 
     @classmethod
-    def at(cls, place: str | Path) -> "Lake":
-        """The lake in a folder, made absolute.
+    def at(cls, path: str | Path) -> "Lake":
+        """Return the lake in a folder, as an absolute path.
 
         Raises:
-            ConfigurationError: the place is an address of an object store; only file systems are known.
+            ConfigurationError: The path is the address of an object store; only file systems are supported.
         """
-        text = str(place).removeprefix("file://")
+        text = str(path).removeprefix("file://")
         if "://" in text:
             scheme = text.split("://", 1)[0]
             raise ConfigurationError(
@@ -43,26 +41,24 @@ class Lake:
             )
         return cls(Path(text).expanduser().absolute())
 
-    def table(self, name: StreamName, target: str = MAIN) -> Path:
-        """The folder of a Delta table: the main table has the stream's name, others `<stream>__<target>`."""
-        if target == MAIN:
+    def table(self, name: StreamName, sink: str = MAIN_SINK) -> Path:
+        """Return the folder of a Delta table: the main one has the stream's name, others `<stream>__<sink>`."""
+        if sink == MAIN_SINK:
             return self.root / "tables" / name.pipeline / name.stream
-        return (
-            self.root / "tables" / name.pipeline / f"{name.stream}__{valid_rule_name(target, what='target')}"
-        )
+        return self.root / "tables" / name.pipeline / f"{name.stream}__{valid_rule_name(sink, what='sink')}"
 
     def quarantine(self, name: StreamName) -> Path:
-        """The folder of the Delta table that holds a stream's quarantined records."""
+        """Return the folder of the Delta table that holds a stream's quarantined records."""
         return self.table(name, "quarantine")
 
     def checkpoint(self, name: StreamName, generation: int) -> Path:
-        """The checkpoint folder of one generation."""
+        """Return the checkpoint folder of one generation."""
         return self.root / "checkpoints" / name.pipeline / name.stream / str(generation)
 
     def control(self, name: StreamName) -> Path:
-        """The folder of a stream's control files."""
+        """Return the folder of a stream's control files."""
         return self.root / "control" / name.pipeline / name.stream
 
     def ledger(self, name: StreamName) -> Path:
-        """The folder of a stream's ledger: a Hive-style partition that any engine reads as a table."""
+        """Return the folder of a stream's ledger: a Hive-style partition that any engine reads as a table."""
         return self.root / "ledger" / f"pipeline={name.pipeline}" / f"stream={name.stream}"

@@ -1,26 +1,27 @@
-"""The lease: one writer a stream, across processes, hosts and crashes.
+"""The lease: one writer per stream, across processes, hosts and crashes.
 
-`<control>/lease/<epoch>.json` is made by an exclusive create, so exactly one process gets an epoch. The
-highest epoch is the holder. A holder whose process and JVM are gone on this very boot is followed at once,
-any other after its heartbeat is too old. Before each write and publish the holder checks that its epoch is
-still the highest; Delta's transaction is the last line behind that.
+`<control>/lease/<epoch>.json` is created exclusively, so exactly one process gets an epoch. The highest epoch
+holds the lease. A lease whose process and JVM are gone on this boot is taken over at once, any other when its
+heartbeat is too old. Before each write the holder checks that its epoch is still the highest; Delta's
+transaction is the last line of defence.
 """
 
 import json
 import os
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
+from typing import Any
 
 import psutil
 
-from pipelines.streaming.errors import ConfigurationError, LeaseHeldError, LeaseLostError
+from pipelines.streaming.errors import NOTHING_LOST, ConfigurationError, LeaseHeldError, LeaseLostError
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.records.atomic import replace_file
 
 HEARTBEAT_SECONDS = 10.0
 # Six missed heartbeats: longer than a long garbage collection or a stalled disk, short enough to wait for.
@@ -40,9 +41,10 @@ class Holder:
         pid: The Python process.
         pid_started: When that process started, seconds since the epoch.
         jvm_pid: The JVM it started, once there is one.
+        jvm_started: When that JVM started, seconds since the epoch.
         since: When the lease was taken, ISO-8601 UTC.
         heartbeat: The last sign of life, seconds since the epoch.
-        released: Whether the holder is done.
+        released: Whether the holder has finished.
     """
 
     run_id: str
@@ -51,6 +53,7 @@ class Holder:
     pid: int
     pid_started: float
     jvm_pid: int | None = None
+    jvm_started: float | None = None
     since: str
     heartbeat: float
     released: bool = False
@@ -60,7 +63,7 @@ class Holder:
 
 
 def boot_identity() -> str:
-    """What a process id is unique within: the boot of the host, and on Linux the process namespace."""
+    """Return what a process id is unique within: the boot of the host, and on Linux the process namespace."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}:{Path('/proc/self/ns/pid').readlink()}"
@@ -68,7 +71,7 @@ def boot_identity() -> str:
 
 
 def this_process(run_id: str) -> Holder:
-    """This process as a holder."""
+    """Return this process as a holder."""
     return Holder(
         run_id=run_id,
         host=socket.gethostname(),
@@ -81,11 +84,11 @@ def this_process(run_id: str) -> Holder:
 
 
 class Lease:
-    """A held lease; made by `held`.
+    """A held lease, created by `take`.
 
     Attributes:
         stream: The stream it is for.
-        epoch: Its number; each holder of a stream has a higher one than the holder before.
+        epoch: Its number; each lease of a stream has a higher one than the lease before.
     """
 
     def __init__(self, folder: Path, stream: StreamName, epoch: int, holder: Holder) -> None:
@@ -94,59 +97,63 @@ class Lease:
         self._folder = folder
         self._holder = holder
         self._stopped = Event()
+        # The run's thread and the heartbeat both write the file.
+        self._writing = Lock()
         self._beat = Thread(target=self._keep_alive, name=f"lease {stream}", daemon=True)
         self._beat.start()
 
     def check(self) -> None:
-        """Makes sure that this is still the highest epoch.
+        """Check that this is still the highest epoch.
 
         Raises:
-            LeaseLostError: another run has taken over.
+            LeaseLostError: Another run has taken over.
         """
         assert_highest(self._folder, self.stream, self.epoch)
 
     def record_jvm(self, pid: int | None) -> None:
-        """Notes the JVM that works for this run, so that a follower can see whether it is gone, too."""
-        self._holder = replace(self._holder, jvm_pid=pid)
-        self._write()
+        """Record the JVM that works for this run, so that others can see whether it is gone, too."""
+        started = None
+        if pid is not None:
+            with suppress(psutil.Error):
+                started = psutil.Process(pid).create_time()
+        self._write(jvm_pid=pid, jvm_started=started)
 
     def release(self) -> None:
-        """Gives the stream free."""
+        """Release the lease. The stream's query must have stopped by then."""
+        if self._stopped.is_set():
+            return
         self._stopped.set()
         self._beat.join()
-        self._holder = replace(self._holder, released=True)
         with suppress(OSError):  # a lake that became unreadable ends by the time-out
-            self._write()
+            self._write(released=True)
 
     def _keep_alive(self) -> None:
         while not self._stopped.wait(HEARTBEAT_SECONDS):
-            self._holder = replace(self._holder, heartbeat=time.time())
-            with suppress(OSError):  # the next beat may succeed; until then the age tells
-                self._write()
+            with suppress(OSError):  # the next beat may succeed; until then the heartbeat's age decides
+                self._write(heartbeat=time.time())
 
-    def _write(self) -> None:
-        place = _file(self._folder, self.epoch)
-        temporary = place.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(asdict(self._holder)), encoding="utf-8")
-        temporary.replace(place)
+    def _write(self, **changes: Any) -> None:
+        with self._writing:
+            self._holder = replace(self._holder, **changes)
+            replace_file(_file(self._folder, self.epoch), json.dumps(asdict(self._holder)))
 
 
 def assert_highest(folder: Path, stream: StreamName, epoch: int) -> None:
-    """Makes sure that an epoch is the highest of a lease folder.
+    """Check that an epoch is the highest of a lease folder.
 
     Raises:
-        LeaseLostError: it is not.
+        LeaseLostError: Another run has a higher one.
     """
     if _epochs(folder)[-1:] != [epoch]:
         raise LeaseLostError(
             "another run has taken this stream over, so this one stops before it writes.",
             stream=stream,
-            fix="Nothing is to be done: the other run repeats what this one did not commit.",
+            fix="no action needed: the other run repeats what this one did not commit.",
         )
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """Who holds the lease now; None when nobody does."""
+    """Return the holder of the lease; None when it is free."""
     epochs = _epochs(folder)
     if not epochs:
         return None
@@ -154,22 +161,12 @@ def holder_of(folder: Path) -> Holder | None:
     return holder if holder is not None and _alive(holder) else None
 
 
-@contextmanager
-def held(folder: Path, stream: StreamName, run_id: str) -> Iterator[Lease]:
-    """Holds the lease of a stream for a `with` block."""
-    lease = take(folder, stream, run_id)
-    try:
-        yield lease
-    finally:
-        lease.release()
-
-
 def take(folder: Path, stream: StreamName, run_id: str) -> Lease:
-    """Takes the lease of a stream, or says at once who has it.
+    """Take the lease of a stream.
 
     Raises:
-        LeaseHeldError: another run holds it.
-        ConfigurationError: the lake cannot be written.
+        LeaseHeldError: Another run holds it; the error names that run.
+        ConfigurationError: The lake cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -190,23 +187,22 @@ def take(folder: Path, stream: StreamName, run_id: str) -> Lease:
         raise ConfigurationError(
             f"the lake cannot be written: {error.strerror} ({folder}).",
             stream=stream,
-            lost="Nothing was touched.",
-            fix="Give this user the right to write there, or name another lake with --lake.",
+            lost=NOTHING_LOST,
+            fix="give this user the right to write there, or name another lake with --lake.",
         ) from error
     return Lease(folder, stream, epoch, holder)
 
 
 def _held_by(stream: StreamName, holder: Holder) -> LeaseHeldError:
     return LeaseHeldError(
-        f"{holder} works on this stream.",
+        f"{holder} holds the lease of this stream.",
         stream=stream,
-        lost="Nothing was touched.",
-        fix="Wait for it to end, or stop it first.",
+        fix="wait for that run to end, or stop it first.",
     )
 
 
 def _alive_after_grace(holder: Holder) -> bool:
-    """Whether the holder is alive; a JVM that is just ending with its process gets a moment."""
+    """Return whether the holder is alive; a JVM that is ending with its process gets a moment."""
     deadline = time.monotonic() + JVM_GRACE_SECONDS
     while _alive(holder):
         if _python_alive(holder) or time.monotonic() > deadline:
@@ -220,26 +216,26 @@ def _alive(holder: Holder) -> bool:
         return False
     if holder.boot_id != boot_identity():
         return time.time() - holder.heartbeat < TIMEOUT_SECONDS
-    return _python_alive(holder) or (holder.jvm_pid is not None and _is_java(holder.jvm_pid))
+    return _python_alive(holder) or _jvm_alive(holder)
 
 
 def _python_alive(holder: Holder) -> bool:
-    """Whether that very process lives: a process id is used again, a start time is not."""
+    """Return whether that very process lives: process ids are reused, start times are not."""
     if holder.boot_id != boot_identity():
         return time.time() - holder.heartbeat < TIMEOUT_SECONDS
-    try:
-        process = psutil.Process(holder.pid)
-        return (
-            process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - holder.pid_started) < 1.0
-        )
-    except psutil.NoSuchProcess:
-        return False
+    return _same_process(holder.pid, holder.pid_started)
 
 
-def _is_java(pid: int) -> bool:
+def _jvm_alive(holder: Holder) -> bool:
+    return holder.jvm_pid is not None and _same_process(holder.jvm_pid, holder.jvm_started)
+
+
+def _same_process(pid: int, started: float | None) -> bool:
     try:
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and "java" in process.name()
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return started is None or abs(process.create_time() - started) < 1.0
     except psutil.NoSuchProcess:
         return False
 
@@ -250,21 +246,21 @@ def _file(folder: Path, epoch: int) -> Path:
 
 def _epochs(folder: Path) -> list[int]:
     try:
-        names = [place.name for place in folder.iterdir()]
+        names = [path.name for path in folder.iterdir()]
     except FileNotFoundError:
         return []
     return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
 
 
-def _read(place: Path) -> Holder | None:
-    """The holder in a lease file; None where the file is half written or gone."""
+def _read(path: Path) -> Holder | None:
+    """Return the holder in a lease file; None where the file is half written or gone."""
     try:
-        fields = json.loads(place.read_text(encoding="utf-8"))
+        fields = json.loads(path.read_text(encoding="utf-8"))
         return Holder(**fields)
     except (FileNotFoundError, ValueError, TypeError):
-        # Made by an exclusive create a moment ago and not yet filled: its age decides.
+        # Created a moment ago and not written yet: its age decides.
         with suppress(OSError):
-            if time.time() - place.stat().st_mtime < TIMEOUT_SECONDS:
+            if time.time() - path.stat().st_mtime < TIMEOUT_SECONDS:
                 return Holder(
                     run_id="unknown",
                     host="unknown",
@@ -272,6 +268,6 @@ def _read(place: Path) -> Holder | None:
                     pid=0,
                     pid_started=0.0,
                     since="just now",
-                    heartbeat=place.stat().st_mtime,
+                    heartbeat=path.stat().st_mtime,
                 )
         return None

@@ -1,7 +1,6 @@
-"""The manifest of a stream: which checkpoint is alive, why it began, and what it is bound to."""
+"""The manifest of a stream: its generations, why each began, and what each is bound to."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from pipelines.streaming.errors import CheckpointError, TerminalError
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.records.atomic import replace_file
 
 SCHEMA_VERSION = 1
 
@@ -21,13 +20,13 @@ class Generation:
     Attributes:
         number: Its number, from 1; also its folder.
         began_at: ISO-8601 UTC.
-        why: In a few words.
-        bindings: Where each feed was bound to, by source name.
+        why: The reason, in a few words.
+        bindings: What each feed was bound to, by source name.
         query_id: Spark's query id, once the checkpoint has one.
         fingerprint: The fingerprint of the plan that ran last.
         confs: The confs that the checkpoint pins, as they were at its first start.
         spark_version: The version that ran last.
-        table_id: The id of the main table, so that another table in its place is noticed.
+        table_id: The id of the main table, which shows when it was replaced by another one.
         ledger_batch: The last batch that has its line in the ledger; -1 before the first.
     """
 
@@ -45,11 +44,11 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What the control folder says about a stream.
+    """What the control folder records about a stream.
 
     Attributes:
         generations: Oldest first; the last one is active.
-        last_run: The id, the end (ISO-8601 UTC), the outcome and the error of the last run that did anything.
+        last_run: Run id, end (ISO-8601 UTC), outcome and error of the last run that had something to do.
     """
 
     generations: tuple[Generation, ...]
@@ -61,12 +60,12 @@ class Manifest:
         return self.generations[-1]
 
     def with_active(self, **changes: object) -> "Manifest":
-        """The manifest with fields of its active generation changed."""
+        """Return the manifest with fields of its active generation changed."""
         changed = replace(self.active, **changes)  # type: ignore[arg-type]
         return replace(self, generations=(*self.generations[:-1], changed))
 
     def with_last_run(self, run_id: str, outcome: str, error: str | None) -> "Manifest":
-        """The manifest with what the last run did."""
+        """Return the manifest with the result of the last run."""
         ended = datetime.now(UTC).isoformat(timespec="seconds")
         return replace(
             self, last_run={"run_id": run_id, "ended_at": ended, "outcome": outcome, "error": error}
@@ -74,36 +73,36 @@ class Manifest:
 
 
 def first_manifest(bindings: Mapping[str, str]) -> Manifest:
-    """The manifest of a stream that has never run."""
+    """Return the manifest of a stream that has never run."""
     began = datetime.now(UTC).isoformat(timespec="seconds")
     return Manifest(
         generations=(Generation(number=1, began_at=began, why="first run", bindings=dict(bindings)),)
     )
 
 
-def read_manifest(lake: Lake, stream: StreamName) -> Manifest | None:
-    """The manifest of a stream; None when it has never run.
+def read_manifest(path: Path, stream: StreamName) -> Manifest | None:
+    """Return the manifest of a stream; None when the stream has never run.
 
     Raises:
-        CheckpointError: the file cannot be understood.
+        CheckpointError: The file cannot be parsed.
+        TerminalError: A newer Tidemill wrote it.
     """
-    place = _place(lake, stream)
     try:
-        content = json.loads(place.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"{place.name} of its control folder cannot be read: {error}.",
+            f"its manifest {path} cannot be read: {error}.",
             stream=stream,
-            fix=f"Restore {place} from a backup.",
+            fix="restore the file from a backup.",
         ) from error
     if content.get("schema_version") != SCHEMA_VERSION:
         raise TerminalError(
-            f"{place} has schema version {content.get('schema_version')!r}, and this Tidemill knows "
-            f"{SCHEMA_VERSION}.",
+            f"its manifest {path} has schema version {content.get('schema_version')!r}, and this Tidemill "
+            f"reads version {SCHEMA_VERSION}.",
             stream=stream,
-            fix="Use the Tidemill version that wrote it, or a newer one.",
+            fix="use the Tidemill version that wrote it, or a newer one.",
         )
     return Manifest(
         generations=tuple(Generation(**fields) for fields in content["generations"]),
@@ -111,15 +110,6 @@ def read_manifest(lake: Lake, stream: StreamName) -> Manifest | None:
     )
 
 
-def write_manifest(lake: Lake, stream: StreamName, manifest: Manifest) -> None:
-    """Replaces the manifest atomically."""
-    place = _place(lake, stream)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    content = {"schema_version": SCHEMA_VERSION, **asdict(manifest)}
-    temporary = place.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=2), encoding="utf-8")
-    temporary.replace(place)
-
-
-def _place(lake: Lake, stream: StreamName) -> Path:
-    return lake.control(stream) / "manifest.json"
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Replace the manifest atomically."""
+    replace_file(path, json.dumps({"schema_version": SCHEMA_VERSION, **asdict(manifest)}, indent=2))

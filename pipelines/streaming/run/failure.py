@@ -1,4 +1,4 @@
-"""What Spark, Delta and Kafka throw, as errors of ours: typed, with what to do."""
+"""Errors of Spark, Delta and Kafka as typed errors of Tidemill, with a fix."""
 
 import re
 
@@ -23,6 +23,8 @@ _OUTER = {
     "FOREACH_USER_FUNCTION_ERROR",
     "TASK_WRITE_FAILED",
 }
+# The line after a Python traceback, the frames of which are indented.
+_PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+((?:\w+\.)*\w+): ?(.*)")
 _MESSAGE_LIMIT = 400
 
 _TRANSIENT = re.compile(
@@ -36,27 +38,27 @@ _KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
     (
         re.compile(r"SaslAuthenticationException|Authentication failed|AuthenticationException"),
         TerminalError,
-        "Correct the cluster's username and password in the target (they come from the environment).",
+        "correct the cluster's username and password in the target (they come from the environment).",
     ),
     (
         re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRange|data may have been lost|failOnDataLoss"),
         DataLossError,
-        "Restore the data; or move the stream's table, checkpoint, control and ledger folders away to rebuild it.",
+        "restore the data; or move the stream's table, checkpoint, control and ledger folders away to rebuild it.",
     ),
     (
         re.compile(r"DELTA_SOURCE_TABLE_IGNORE_CHANGES|DELTA_SOURCE_IGNORE_DELETE"),
         UpstreamChangeError,
-        "The table that is read had rows changed or deleted; read its change feed, or rebuild this stream.",
+        "rows of the table that is read were changed or deleted: read its change feed, or rebuild this stream.",
     ),
     (
         re.compile(r"DELTA_SCHEMA_CHANGED"),
         TransientError,
-        "The table that is read got new columns; the next run reads it with them.",
+        "run it again: the table that is read got new columns, and the next run reads it with them.",
     ),
     (
         re.compile(r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STREAMING_STATEFUL_OPERATOR_NOT_MATCH"),
         CheckpointError,
-        "The change of the code does not fit the state in the checkpoint: undo it, or give the stream a new name.",
+        "undo the change of the code, which does not fit the state in the checkpoint, or give the stream a new name.",
     ),
     (
         re.compile(
@@ -64,29 +66,41 @@ _KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
             r"|CONCURRENT_STREAM_LOG_UPDATE|STREAMING_STATEFUL_OPERATOR_MISSING"
         ),
         CheckpointError,
-        "Run `tidemill checkpoint verify {stream}` to see which file is damaged and what fixes it.",
+        "tidemill checkpoint verify {stream}   (names the damaged file and its fix)",
     ),
     (
         re.compile(r"DELTA_FAILED_TO_MERGE_FIELDS|DELTA_METADATA_MISMATCH|_LEGACY_ERROR_TEMP_DELTA_0007"),
         SchemaChangeError,
-        "Cast the column in the function to the table's type, or write to a stream of another name.",
+        "cast the column in the function to the table's type, or write to a stream of another name.",
+    ),
+    (
+        re.compile(r"DUPLICATE_SOURCE_NAMES"),
+        TerminalError,
+        (
+            "the function uses one of its inputs twice: give it two arguments that read the same source, "
+            "source={{'left': s, 'right': s}}."
+        ),
     ),
     (
         re.compile(
             r"UNRESOLVED_COLUMN|UNSUPPORTED_STREAMING_OPERATOR|STREAMING_OUTPUT_MODE|PARSE_SYNTAX_ERROR"
         ),
         TerminalError,
-        "Correct the function or the rule; nothing was read yet.",
+        "correct the function or the rule.",
     ),
 )
 
 
-def translated(error: BaseException, stream: StreamName) -> TidemillError:
-    """An error of ours for whatever a run met.
+def translated(
+    error: BaseException, stream: StreamName, *, unfinished_batch: int | None = None
+) -> TidemillError:
+    """Return a Tidemill error for any error of a run.
 
     Args:
-        error: Ours (it gets the stream's name), or any other.
+        error: A Tidemill error (which gets the stream's name), or any other.
         stream: The stream it happened to.
+        unfinished_batch: The batch that was planned and not committed, which the next run repeats; None where
+            no batch began.
     """
     if isinstance(error, TidemillError):
         if error.stream is None:
@@ -96,65 +110,72 @@ def translated(error: BaseException, stream: StreamName) -> TidemillError:
         return error
     text = _text(error)
     for translate in (_expectation, _null_key, _lease_lost):
-        if found := translate(text, stream):
-            return found
-    classes = _CLASS.findall(text)
-    inner = [found for found in classes if found not in _OUTER] or classes
-    error_class = inner[-1] if inner else type(error).__name__
-    said = _said(text, error_class)
+        if known := translate(text, stream):
+            return known
+    error_class, message = _innermost(text, type(error).__name__)
     for pattern, kind, fix in _KNOWN:
         if pattern.search(text):
-            return kind(said, stream=stream, fix=fix.format(stream=stream), error_class=error_class)
+            return kind(message, stream=stream, fix=fix.format(stream=stream), error_class=error_class)
     if _TRANSIENT.search(text):
-        return TransientError(said, stream=stream, error_class=error_class)
-    return TerminalError(
-        said,
-        stream=stream,
-        fix="Correct the cause; the next run repeats the batch that failed.",
-        error_class=error_class,
-    )
+        return TransientError(message, stream=stream, error_class=error_class)
+    then = "run it again." if unfinished_batch is None else f"the next run repeats batch {unfinished_batch}."
+    return TerminalError(message, stream=stream, fix=f"correct the cause; {then}", error_class=error_class)
 
 
 def _text(error: BaseException) -> str:
-    """What an error says, and what its causes say: the reason is often in the last of them."""
+    """Return the message of an error and of its causes: the reason is often in the last of them."""
     stacks = (getattr(error, name, None) for name in ("_stackTrace", "_stacktrace"))  # classic, Connect
-    stack = next((found for found in stacks if isinstance(found, str)), "")
+    stack = next((stack for stack in stacks if isinstance(stack, str)), "")
     return "\n".join([str(error), *(line for line in stack.splitlines() if line.startswith("Caused by: "))])
 
 
-def _said(text: str, error_class: str) -> str:
-    """The innermost message in one line, with its class and without the Java stack."""
+def _innermost(text: str, fallback: str) -> tuple[str, str]:
+    """Return the innermost error class and its message on one line, without a stack.
+
+    An error of Python inside a batch function or a worker has no class of Spark's: it is the line after its
+    traceback.
+    """
+    classes = _CLASS.findall(text)
+    inner = [error_class for error_class in classes if error_class not in _OUTER]
+    raised = _PYTHON_ERROR.findall(text)
+    if not inner and raised:
+        name, reason = raised[-1]
+        return name, _one_line(f"{name}: {reason}")
+    error_class = (inner or classes or [fallback])[-1]
     start = text.rfind(f"[{error_class}]")
-    said = text[start:] if start >= 0 else f"{error_class}: {text}"
-    said = re.split(r"\n\s+at |\nJVM stacktrace|SQLSTATE|=== Streaming Query ===|\n\n", said)[0]
-    said = " ".join(said.split())
-    return said if len(said) <= _MESSAGE_LIMIT else said[:_MESSAGE_LIMIT] + " ..."
+    return error_class, _one_line(text[start:] if start >= 0 else f"{error_class}: {text}")
+
+
+def _one_line(message: str) -> str:
+    message = re.split(r"\n\s+at |\nJVM stacktrace|SQLSTATE|=== Streaming Query ===|\n\n", message)[0]
+    message = " ".join(message.split())
+    return message if len(message) <= _MESSAGE_LIMIT else message[:_MESSAGE_LIMIT] + " ..."
 
 
 def _expectation(text: str, stream: StreamName) -> TidemillError | None:
-    found = re.search(rf"{FAIL_MARK}:(\w+):([^\n]*)", text)
-    if not found:
+    match = re.search(rf"{FAIL_MARK}:(\w+):([^\n]*)", text)
+    if not match:
         return None
-    condition = re.split(r" SQLSTATE|\s+==", found[2])[0]
+    condition = re.split(r" SQLSTATE|\s+==", match[2])[0]
     return TerminalError(
-        f"a row violates the expectation {found[1]!r} ({condition.strip()}), which is declared on_violation='fail'.",
+        f"a row violates the expectation {match[1]!r} ({condition.strip()}), which is declared on_violation='fail'.",
         stream=stream,
-        lost="Nothing was lost, and nothing of the batch is in the table.",
-        fix="Correct the input or the function, or declare the expectation with 'drop' or 'warn'.",
+        lost="No data was lost, and no row of the batch is in the table.",
+        fix="correct the input or the function, or declare the expectation with 'drop' or 'warn'.",
         error_class="EXPECTATION_FAILED",
     )
 
 
 def _null_key(text: str, stream: StreamName) -> TidemillError | None:
-    found = re.search(rf"{NULL_KEY_MARK}:([^\n]*)", text)
-    if not found:
+    match = re.search(rf"{NULL_KEY_MARK}:([^\n]*)", text)
+    if not match:
         return None
-    columns = re.split(r" SQLSTATE|\s+==", found[1])[0]
+    columns = re.split(r" SQLSTATE|\s+==", match[1])[0]
     return TerminalError(
-        f"a row has NULL in one of the merge's columns {columns.strip()}, so it has no place in the table.",
+        f"a row has NULL in one of the merge's columns {columns.strip()}, so it has no key in the table.",
         stream=stream,
-        lost="Nothing was lost, and nothing of the batch was written.",
-        fix="Filter such rows, or quarantine them where the feed is ingested.",
+        lost="No data was lost, and no row of the batch was written.",
+        fix="filter such rows, or quarantine them where the feed is ingested.",
         error_class="MERGE_NULL_KEY",
     )
 

@@ -1,7 +1,7 @@
-"""The guard of an edge: what happened to a table of ours that another stream reads as append-only.
+"""The guard of an edge: the commits of a stream's table that another stream reads as append-only.
 
-Spark reads such a table with `skipChangeCommits`, because any other way stops at the first rewritten file.
-What a commit that removed rows means is then ours to decide: none may pass unseen.
+Spark reads such a table with `skipChangeCommits`, because any other reader stops at the first rewritten file.
+Tidemill decides what a commit that removed rows means, so that none passes unseen.
 """
 
 from typing import TYPE_CHECKING
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import Tail
 from pipelines.streaming.errors import UpstreamChangeError
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.sources.delta import StreamReading
+from pipelines.streaming.records import Lake
+from pipelines.streaming.sources import StreamReading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def check_edges(stream: "Stream", lake: Lake, tail: Tail) -> None:
-    """Looks at every commit between a reader's position and the head of each table it reads.
+    """Check every commit between a reader's position and the head of each table it reads.
 
     Raises:
-        UpstreamChangeError: a commit removed or changed rows.
+        UpstreamChangeError: A commit removed or changed rows.
     """
     for name, source in _append_readings(stream).items():
         position = None if tail.latest_offset is None else tail.latest_offset.source(name)
@@ -32,10 +32,10 @@ def check_edges(stream: "Stream", lake: Lake, tail: Tail) -> None:
             if commit.removes_rows:
                 raise UpstreamChangeError(
                     f"version {commit.version} of {source.stream} ({commit.operation}) removed or changed "
-                    "rows that this stream may have read already; it would keep the old ones.",
+                    "rows that this stream may have read; its own table would keep the old ones.",
                     stream=stream.name,
-                    fix=f"Undo it (RESTORE does not help: it is such a commit, too) by rebuilding {stream.name} "
-                    f"and what follows it, or write corrections to {source.stream} as new rows.",
+                    fix=f"rebuild {stream.name} and the streams that read it, or write corrections to "
+                    f"{source.stream} as new rows. (RESTORE is such a commit, too.)",
                 )
 
 

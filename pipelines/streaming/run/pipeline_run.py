@@ -1,7 +1,7 @@
-"""One run of many streams: in dependency order, independent ones side by side.
+"""PipelineRun: one run of many streams, in dependency order, independent ones side by side.
 
-The thread that iterates over the results only ever waits on a queue, so that an interrupt reaches it at
-once; the streams run in worker threads.
+The thread that iterates over the results only ever waits on a queue, so that an interrupt reaches it at once;
+the streams run in worker threads.
 """
 
 import os
@@ -9,17 +9,18 @@ import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, Queue
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.errors import CanceledError, TidemillError
-from pipelines.streaming.records import lease, ledger
-from pipelines.streaming.records.manifest import read_manifest, write_manifest
+from pipelines.streaming.errors import CanceledError, LeaseLostError, TidemillError
+from pipelines.streaming.records import BatchRecord, StreamRecords
+from pipelines.streaming.records.lease import Lease
+from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.failure import translated
 from pipelines.streaming.run.plan import Plan, plan
-from pipelines.streaming.run.results import BatchRecord, StreamResult
-from pipelines.streaming.run.stream_run import Engine, StreamRun, watermark_of
+from pipelines.streaming.run.results import StreamResult
+from pipelines.streaming.run.stream_run import StreamRun
 from pipelines.streaming.selection import ordered
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 MOST_SIDE_BY_SIDE = 4
 ATTEMPTS = 3
 POLL_SECONDS = 0.2
-# A canceled query gets 3 s to stop (run/progress.py); the rest of a run's 5 s is for its lease and for Dagster.
+# A canceled query has 3 s to stop (run/progress.py); the rest of a run's 5 s is for its lease and for Dagster.
 CANCEL_SECONDS = 3.5
 
 
@@ -38,14 +39,14 @@ class PipelineRun:
     """One run of several streams.
 
     Args:
-        streams: What to run, in any order.
+        streams: The streams, in any order.
         target: The target.
-        engine: Where Spark engine come from; not touched when there is nothing to do.
+        engine: Where Spark sessions come from; not asked when there is nothing to do.
         run_id: The run's id, in the ledger and in leases.
-        max_parallel: How many streams run side by side; None: one a core, at most 4.
+        max_parallel: How many streams run side by side; None: one per core, at most 4.
 
     Attributes:
-        finished: The results so far, those of canceled streams too.
+        finished: The results so far. After an interrupt every selected stream has one.
     """
 
     def __init__(
@@ -59,39 +60,40 @@ class PipelineRun:
     ) -> None:
         self.finished: list[StreamResult] = []
         self._streams = ordered(streams)
-        self._places = target
+        self._target = target
         self._engine = engine
         self._run_id = run_id
         self._workers = max_parallel or min(MOST_SIDE_BY_SIDE, os.cpu_count() or 1)
         self._canceled = Event()
-        self._leases: dict[StreamName, lease.Lease] = {}
-        self._plans: dict[StreamName, Plan] = {}
+        self._leases: dict[StreamName, Lease] = {}
+        self._stream_runs: dict[StreamName, StreamRun] = {}
+        self._started: set[StreamName] = set()
 
     def iter_results(self) -> Generator[StreamResult, None, None]:
-        """Runs the streams, and gives each one's result as it ends.
+        """Run the streams, and yield each one's result as it ends.
 
         An interrupt in the thread that iterates cancels all queries, waits for them a few seconds, and is
-        raised again; `finished` then has what became of every stream that was running.
+        raised again; `finished` then has a result for every stream.
         """
-        open_streams = {stream.name: stream for stream in self._streams}
+        waiting = {stream.name: stream for stream in self._streams}
         ended: Queue[StreamResult] = Queue()
         running: set[StreamName] = set()
         pool = ThreadPoolExecutor(self._workers, thread_name_prefix="stream")
         try:
             for result in self._decided():
-                open_streams.pop(result.stream)
+                waiting.pop(result.stream)
                 self.finished.append(result)
                 yield result
-            while open_streams:
-                for name, stream in list(open_streams.items()):
-                    if name not in running and not self._waits_for(stream, open_streams):
+            while waiting:
+                for name, stream in list(waiting.items()):
+                    if name not in running and not any(upstream in waiting for upstream in stream.upstreams):
                         running.add(name)
                         pool.submit(self._put, ended, stream)
                 try:
                     result = ended.get(timeout=POLL_SECONDS)
                 except Empty:
                     continue
-                open_streams.pop(result.stream)
+                waiting.pop(result.stream)
                 running.discard(result.stream)
                 self.finished.append(result)
                 yield result
@@ -100,11 +102,12 @@ class PipelineRun:
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            for held in self._leases.values():
-                held.release()
+            # A stream that has started releases its lease itself, when its query has stopped.
+            for name in self._leases.keys() - self._started:
+                self._leases[name].release()
 
     def _cancel(self, ended: "Queue[StreamResult]", running: int) -> None:
-        """Stops what is running and waits for it a few seconds."""
+        """Stop the streams that are running, and report every stream that has no result yet."""
         self._canceled.set()
         self._engine.abort_start()
         deadline = time.monotonic() + CANCEL_SECONDS
@@ -112,35 +115,50 @@ class PipelineRun:
             try:
                 self.finished.append(ended.get(timeout=max(0.0, deadline - time.monotonic())))
             except Empty:
-                return
+                break
+        known = {result.stream for result in self.finished}
+        self.finished += [
+            self._canceled_result(stream) for stream in self._streams if stream.name not in known
+        ]
 
     def _decided(self) -> list[StreamResult]:
-        """Results of the streams that need no run: idle ones, and those that cannot run.
+        """Return the results of the streams that need no run: idle ones, and those that cannot run.
 
-        Leases of all others are taken here, before a JVM starts: a second run is refused within a second.
+        The leases of all others are taken here, before a JVM starts: a second run is refused within a second.
         """
         decided = []
-        wanted: set[StreamName] = set()
+        selected: set[StreamName] = set()
         for stream in self._streams:
             try:
-                self._plans[stream.name] = found = plan(stream, self._places)
-                wakes = {name for name, streaming in stream.upstreams.items() if streaming}
-                if found.idle and not wakes & wanted:
-                    decided.append(self._idle(found))
+                decision = plan(stream, self._target)
+                triggers = {name for name, streaming in stream.upstreams.items() if streaming}
+                if decision.idle and not triggers & selected:
+                    decided.append(self._idle(decision))
                     continue
-                self._leases[stream.name] = lease.take(
-                    self._places.lake.control(stream.name) / "lease", stream.name, self._run_id
-                )
-                wanted.add(stream.name)
+                self._leases[stream.name] = self._records(stream).take_lease(self._run_id)
+                selected.add(stream.name)
             except Exception as error:  # noqa: BLE001 - whatever it is becomes the stream's result
                 decided.append(self._failed(stream, translated(error, stream.name), 0.0))
         return decided
 
     def _put(self, ended: "Queue[StreamResult]", stream: "Stream") -> None:
-        ended.put(self._run(stream))
+        self._started.add(stream.name)
+        try:
+            result = self._run(stream)
+        finally:
+            self._release(stream)
+        ended.put(result)
 
-    def _waits_for(self, stream: "Stream", open_streams: "dict[StreamName, Stream]") -> bool:
-        return any(name in open_streams for name in stream.upstreams)
+    def _release(self, stream: "Stream") -> None:
+        """Release a stream's lease, at once or when its query stops: while it may write, nobody else may."""
+        lease, stream_run = self._leases[stream.name], self._stream_runs.get(stream.name)
+        if stream_run is None or stream_run.stopped.is_set():
+            lease.release()
+        else:
+            Thread(target=_release_after, args=(stream_run.stopped, lease), daemon=True).start()
+
+    def _records(self, stream: "Stream") -> StreamRecords:
+        return StreamRecords(self._target.lake, stream.name)
 
     def _run(self, stream: "Stream") -> StreamResult:
         started = time.monotonic()
@@ -149,81 +167,106 @@ class PipelineRun:
             for result in self.finished
             if result.stream in stream.upstreams and result.outcome in ("failed", "skipped", "canceled")
         ]
-        held = self._leases[stream.name]
+        if broken:
+            return StreamResult(stream=stream.name, outcome="skipped", reason=f"{broken[0]} did not succeed")
         try:
-            if broken:
-                return StreamResult(
-                    stream=stream.name, outcome="skipped", reason=f"{broken[0]} did not succeed"
-                )
-            return self._attempts(stream, held)
+            return self._attempts(stream)
         except CanceledError as error:
-            return StreamResult(
-                stream=stream.name,
-                outcome="canceled",
-                batches=self._batches(stream),
-                seconds=round(time.monotonic() - started, 3),
-                error=translated(error, stream.name),
+            return self._canceled_result(
+                stream, batches=self._batches(stream), seconds=time.monotonic() - started, error=error
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is becomes the stream's result
-            return self._failed(stream, translated(error, stream.name), time.monotonic() - started)
-        finally:
-            held.release()
+        except Exception as raised:  # noqa: BLE001 - whatever it is becomes the stream's result
+            failure = translated(raised, stream.name, unfinished_batch=self._unfinished_batch(stream))
+            return self._failed(stream, failure, time.monotonic() - started)
 
-    def _attempts(self, stream: "Stream", held: lease.Lease) -> StreamResult:
-        """Runs a stream; what is transient is tried again."""
+    def _unfinished_batch(self, stream: "Stream") -> int | None:
+        """Return the batch that was planned and not committed; None where there is none, or it cannot be read."""
+        try:
+            start = self._records(stream).snapshot().tail.next_start
+        except TidemillError:
+            return None
+        return start.batch_id if start.kind == "repeat_batch" else None
+
+    def _attempts(self, stream: "Stream") -> StreamResult:
+        """Run a stream, and retry transient failures."""
+        first_batch: int | None = None
         for attempt in range(1, ATTEMPTS + 1):
             if self._canceled.is_set():
                 raise CanceledError
-            found = plan(stream, self._places)
-            if found.idle:
-                return self._idle(found)
+            decision = plan(stream, self._target)
+            if first_batch is None:
+                first_batch = decision.snapshot.last_commit + 1
+                if decision.idle:
+                    return self._idle(decision)
+            stream_run = StreamRun(
+                plan=decision,
+                target=self._target,
+                engine=self._engine,
+                run_id=self._run_id,
+                lease=self._leases[stream.name],
+                canceled=self._canceled,
+                first_batch=first_batch,
+            )
+            self._stream_runs[stream.name] = stream_run
             try:
-                return StreamRun(
-                    plan=found,
-                    target=self._places,
-                    engine=self._engine,
-                    run_id=self._run_id,
-                    lease=held,
-                    canceled=self._canceled,
-                ).run()
+                return stream_run.run()
             except CanceledError:
                 raise
             except Exception as error:
-                if attempt == ATTEMPTS or not translated(error, stream.name).transient:
+                transient = translated(error, stream.name).transient
+                if attempt == ATTEMPTS or not transient or not stream_run.stopped.is_set():
                     raise
                 self._canceled.wait(2.0 ** (attempt - 1))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _batches(self, stream: "Stream") -> tuple[BatchRecord, ...]:
-        """The batches that a run which did not end well has committed all the same."""
-        return tuple(ledger.lines(self._places.lake, stream.name, self._run_id))
+        """Return the batches that a run which did not end well has committed all the same."""
+        return tuple(self._records(stream).ledger.lines(self._run_id))
 
-    def _idle(self, found: Plan) -> StreamResult:
-        name = found.stream.name
+    def _idle(self, decision: Plan) -> StreamResult:
+        snapshot = decision.snapshot
         return StreamResult(
-            stream=name,
+            stream=decision.stream.name,
             outcome="idle",
-            watermark_ms=watermark_of(found.tail),
-            table=str(self._places.lake.table(name)),
-            table_version=delta_log.latest_version(self._places.lake.table(name)),
-            generation=found.manifest.active.number,
+            watermark_ms=snapshot.next_watermark_ms,
+            table=str(snapshot.records.table()),
+            table_version=delta_log.latest_version(snapshot.records.table()),
+            generation=snapshot.generation,
             reason="nothing new",
         )
 
+    def _canceled_result(
+        self,
+        stream: "Stream",
+        *,
+        batches: tuple[BatchRecord, ...] = (),
+        seconds: float = 0.0,
+        error: CanceledError | None = None,
+    ) -> StreamResult:
+        return StreamResult(
+            stream=stream.name,
+            outcome="canceled",
+            batches=batches,
+            seconds=round(seconds, 3),
+            error=translated(error or CanceledError(), stream.name),
+        )
+
     def _failed(self, stream: "Stream", error: TidemillError, seconds: float) -> StreamResult:
-        if stream.name in self._leases:
-            manifest = read_manifest(self._places.lake, stream.name)
+        records = self._records(stream)
+        if stream.name in self._leases and not isinstance(error, LeaseLostError):
+            manifest = records.manifest()
             if manifest is not None:
-                write_manifest(
-                    self._places.lake,
-                    stream.name,
-                    manifest.with_last_run(self._run_id, "failed", str(error)),
-                )
+                records.write_manifest(manifest.with_last_run(self._run_id, "failed", str(error)))
         return StreamResult(
             stream=stream.name,
             outcome="failed",
             batches=self._batches(stream),
             seconds=round(seconds, 3),
-            table=str(self._places.lake.table(stream.name)),
+            table=str(records.table()),
             error=error,
         )
+
+
+def _release_after(stopped: Event, lease: Lease) -> None:
+    stopped.wait()
+    lease.release()

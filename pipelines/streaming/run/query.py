@@ -1,4 +1,4 @@
-"""The query of a stream: its sources opened, its function applied, its output checked."""
+"""The query of a stream: its sources loaded, its function applied, its output checked."""
 
 import hashlib
 import inspect
@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pipelines.streaming.columns import BATCH, RAW, VIOLATED
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.expectations import observed
 from pipelines.streaming.run.classic import plan_text
 from pipelines.streaming.run.writer import batch_column
-from pipelines.streaming.sources.delta import BATCH
-from pipelines.streaming.sources.feed import RAW, VIOLATED
 from pipelines.streaming.sources.source import SourceContext
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Query:
     """A stream's query, not started.
 
     Attributes:
-        rows: What the query computes: the output, or for a feed its parsed records.
+        rows: The streaming DataFrame: the output, or for a feed its parsed records.
         output: The columns of the output.
         fingerprint: The fingerprint of the plan and of the function's source.
         ingest: For a feed the function, which runs in foreachBatch after the quarantine.
@@ -46,30 +45,30 @@ class Query:
 
 
 def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
-    """Opens the sources and applies the function and the expectations.
+    """Load the sources and apply the function and the expectations.
 
     Raises:
-        TerminalError: the function does not return a DataFrame, or a feed's function is stateful.
-        Exception: what Spark says about the function.
+        TerminalError: The function does not return a DataFrame, or a feed's function is stateful.
+        Exception: Spark's error about the function.
     """
     inputs = {name: source.open(context, name) for name, source in stream.sources.items()}
-    target = {str(context.target.lake.root): "<lake>"}
+    locations = {str(context.target.lake.root): "<lake>"}
     if stream.feed is None:
         output = _checked(stream(*inputs.values()))
         rows = observed(output, stream.expect)
         return Query(
-            rows=rows, output=output.schema, fingerprint=fingerprint(stream, plan_text(rows, target))
+            rows=rows, output=output.schema, fingerprint=fingerprint(stream, plan_text(rows, locations))
         )
     records = next(iter(inputs.values()))
     output = _checked(stream(records.drop(RAW, VIOLATED)))
-    text = plan_text(output, target)
-    before = len(_STATEFUL.findall(plan_text(records, target)))
+    text = plan_text(output, locations)
+    before = len(_STATEFUL.findall(plan_text(records, locations)))
     operators = _STATEFUL.findall(text)
     if len(operators) > before:
         raise TerminalError(
             f"the function uses the stateful operation {operators[0]!r} on a feed, whose records are "
             "quarantined batch by batch: it would see one batch at a time.",
-            fix="Ingest the feed with a stateless function, and do this in a stream that reads its table.",
+            fix="ingest the feed with a stateless function, and do this in a stream that reads its table.",
         )
     # The quarantine needs the raw record, so it comes before the function, and the function runs per batch.
     with_batch = output.withColumn(BATCH, batch_column(generation, 0))
@@ -82,10 +81,10 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
 
 
 def fingerprint(stream: "Stream", plan: str) -> str:
-    """A short hash of a plan and of the function's source, the same in every process."""
+    """Return a short hash of a plan and of the function's source, the same in every process."""
     try:
         source = inspect.getsource(stream.function)
-    except OSError:
+    except (OSError, TypeError):  # typed at a prompt, or a callable object
         source = ""
     return hashlib.sha256(f"{plan}\n{source}".encode()).hexdigest()[:16]
 
@@ -93,11 +92,11 @@ def fingerprint(stream: "Stream", plan: str) -> str:
 def _checked(output: object) -> "DataFrame":
     if not hasattr(output, "writeStream"):
         raise TerminalError(
-            f"the function returned {type(output).__name__}, not a DataFrame.", fix="Return a DataFrame."
+            f"the function returned {type(output).__name__}, not a DataFrame.", fix="return a DataFrame."
         )
     return output  # type: ignore[return-value]
 
 
 def pinned_confs(confs: Mapping[str, str]) -> dict[str, str]:
-    """The confs that a checkpoint pins at its first start, and those that it should but does not."""
+    """Return the confs that a checkpoint pins at its first start, and those that it should but does not."""
     return {key: value for key, value in confs.items() if "shuffle" in key or "streaming" in key}

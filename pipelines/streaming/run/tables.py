@@ -1,4 +1,4 @@
-"""Tables before a run: made when they are missing, widened by new columns, refused when they do not fit."""
+"""Tables before a run: created when missing, widened by new columns, refused when they do not fit."""
 
 import json
 from pathlib import Path
@@ -16,61 +16,61 @@ if TYPE_CHECKING:
 _EXPIRY = "delta.setTransactionRetentionDuration"
 
 
-def prepare(spark: "SparkSession", sink: Sink, place: Path, output: "StructType") -> None:
-    """Makes a target ready for an output with these columns.
+def prepare(spark: "SparkSession", sink: Sink, path: Path, output: "StructType") -> None:
+    """Make a sink's table ready for an output with these columns.
 
-    New columns are added (they are nullable in the rows that are there). Everything else is refused.
+    New columns are added (they are NULL in the rows that are there). Every other change is refused.
 
     Raises:
-        SchemaChangeError: a column is gone or has another type, or is new and `merge_schema` is off.
-        TerminalError: the table forgets transactions, so a repeat could count twice.
+        SchemaChangeError: A column is missing or has another type, or is new and `merge_schema` is off.
+        TerminalError: The table forgets transactions, so a repeat could count twice.
     """
     from pyspark.sql.types import StructType
 
-    wanted = sink.table_schema(output)
-    table = delta_log.open_table(place)
+    schema = sink.table_schema(output)
+    table = delta_log.open_table(path)
     if table is None:
-        columns = ", ".join(map(_column, wanted.fields))
-        spark.sql(f"CREATE TABLE delta.{quoted(str(place))} ({columns}) USING delta {sink.create_options()}")
+        columns = ", ".join(map(_column, schema.fields))
+        spark.sql(f"CREATE TABLE delta.{quoted(str(path))} ({columns}) USING delta {sink.create_options()}")
         return
     if _EXPIRY in table.metadata().configuration:
         raise TerminalError(
-            f"the table {place} has the property {_EXPIRY}: it would forget which batches it has, and a repeat "
-            "would be counted twice.",
-            fix=f"ALTER TABLE delta.{quoted(str(place))} UNSET TBLPROPERTIES ('{_EXPIRY}')",
+            f"the table {path} has the property {_EXPIRY}: it would forget which batches it has, and a repeated "
+            "batch would be counted twice.",
+            fix=f"ALTER TABLE delta.{quoted(str(path))} UNSET TBLPROPERTIES ('{_EXPIRY}')",
         )
-    new = new_columns(StructType.fromJson(json.loads(table.schema().to_json())), wanted, place)
+    new = new_columns(StructType.fromJson(json.loads(table.schema().to_json())), schema, path)
     if new and not getattr(sink, "merge_schema", True):
         raise SchemaChangeError(
-            f"the output has the new column {new[0].name!r}, and the sink says merge_schema=False.",
-            fix="Drop the column in the function, or set merge_schema=True.",
+            f"the output has the new column {new[0].name!r}, and the sink has merge_schema=False.",
+            fix="drop the column in the function, or set merge_schema=True.",
         )
     if new:
-        spark.sql(f"ALTER TABLE delta.{quoted(str(place))} ADD COLUMNS ({', '.join(map(_column, new))})")
+        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} ADD COLUMNS ({', '.join(map(_column, new))})")
 
 
-def new_columns(table: "StructType", output: "StructType", place: Path) -> "list[StructField]":
-    """The columns that a table lacks.
+def new_columns(table: "StructType", output: "StructType", path: Path) -> "list[StructField]":
+    """Return the columns that a table does not have.
 
     Raises:
-        SchemaChangeError: a column of the table is gone from the output, or has another type there.
+        SchemaChangeError: A column of the table is missing in the output, or has another type there.
     """
-    types = {field.name.lower(): field for field in output.fields}
-    for field in table.fields:
-        found = types.pop(field.name.lower(), None)
-        if found is None:
+    fields = {field.name.lower(): field for field in output.fields}
+    for column in table.fields:
+        field = fields.pop(column.name.lower(), None)
+        kind = column.dataType.simpleString()
+        if field is None:
             raise SchemaChangeError(
-                f"the output no longer has the column {field.name!r} of the table {place.name}.",
-                fix=f"Keep it in the function, for example as lit(None).cast('{field.dataType.simpleString()}').",
+                f"the output no longer has the column {column.name!r} of the table {path.name}.",
+                fix=f"keep the column in the function, for example as lit(None).cast('{kind}').",
             )
-        if found.dataType.simpleString() != field.dataType.simpleString():
+        if field.dataType.simpleString() != kind:
             raise SchemaChangeError(
-                f"the column {field.name!r} is {found.dataType.simpleString()} in the output and "
-                f"{field.dataType.simpleString()} in the table {place.name}.",
-                fix=f"Cast it to {field.dataType.simpleString()} in the function, or give the new column "
-                "another name.",
+                f"the column {column.name!r} is {field.dataType.simpleString()} in the output and {kind} in the "
+                f"table {path.name}.",
+                fix=f"cast it to {kind} in the function, or give the new column another name.",
             )
-    return list(types.values())
+    return list(fields.values())
 
 
 def _column(field: "StructField") -> str:

@@ -1,12 +1,12 @@
 """One micro-batch into its tables, exactly once: the foreachBatch function.
 
 The steps, in order:
-1. A batch that the main table has is executed and writes nothing: its plan must run, because the
-   watermark and the state come from running it.
-2. A feed's records are computed once; those that break a rule go to the quarantine table. In a repeat they
-   replace what the earlier attempt put there.
-3. The other targets are written, in the order they are declared.
-4. The main table commits. That is the commit point of the batch.
+a. A batch that the main table has is executed and writes nothing: its plan must run, because the watermark and
+   the state come from running it.
+b. A feed's records are computed once; those that violate a rule go to the quarantine table. In a repeat they
+   replace the records of the earlier attempt.
+c. The other sinks are written, in the order they are declared.
+d. The main table commits. That is the commit point of the batch.
 """
 
 from dataclasses import dataclass
@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import read_tail
+from pipelines.streaming.columns import BATCH, ORIGIN, RAW, VIOLATED
 from pipelines.streaming.errors import CheckpointError
 from pipelines.streaming.expectations import Expect, counts, kept
-from pipelines.streaming.names import StreamName
-from pipelines.streaming.records.lake import MAIN, Lake
-from pipelines.streaming.records.lease import assert_highest
-from pipelines.streaming.run.faults import pause_point
+from pipelines.streaming.records import StreamRecords, transaction_app_id
+from pipelines.streaming.run.pause import pause_point
 from pipelines.streaming.sinks import Sink
 from pipelines.streaming.sinks.sink import CommitMetadata, Transaction
-from pipelines.streaming.sources.delta import BATCH
-from pipelines.streaming.sources.feed import ORIGIN, RAW, VIOLATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame
+
+QUARANTINE = "quarantine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,20 +35,18 @@ class BatchWriter:
     """The foreachBatch function of a stream: plain values only, because Spark Connect ships it to its server.
 
     Attributes:
-        stream: The stream's name.
-        lake: The lake.
+        records: The stream's records.
         generation: The checkpoint's generation.
         epoch: The lease's epoch, checked before each write.
-        sinks: The targets, the main one last.
+        sinks: The sinks, the main one last.
         fingerprint: The fingerprint of the plan.
         static_versions: The Delta version of each static reading.
-        repeat: Whether an earlier run may have left something of this batch behind.
+        repeat: Whether an earlier run may have left a part of this batch behind.
         ingest: The transform of a feed's records, which runs here, after the quarantine; None elsewhere.
-        expect: Rules on what `ingest` returns; elsewhere they are in the query's plan.
+        expect: Rules on the output of `ingest`; elsewhere they are in the query's plan.
     """
 
-    stream: StreamName
-    lake: Lake
+    records: StreamRecords
     generation: int
     epoch: int
     sinks: tuple[Sink, ...]
@@ -60,12 +57,13 @@ class BatchWriter:
     expect: tuple[Expect, ...] = ()
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
-        """Writes one micro-batch."""
-        pause_point("before-batch", self.stream)
-        query_id = read_tail(self.lake.checkpoint(self.stream, self.generation)).query_id
+        """Write one micro-batch."""
+        pause_point("before-batch", self.records.stream)
+        query_id = read_tail(self.records.checkpoint(self.generation)).query_id
         if query_id is None:  # Spark has written it before the first batch
-            raise CheckpointError("its checkpoint has no metadata file.", stream=self.stream)
-        if self._has(query_id, batch_id):
+            raise CheckpointError("its checkpoint has no metadata file.", stream=self.records.stream)
+        main = self.records.sink_table(query_id)
+        if main is not None and main.newest_batch is not None and main.newest_batch >= batch_id:
             rows.write.format("noop").mode("overwrite").save()
             return
         rows.persist()
@@ -80,39 +78,33 @@ class BatchWriter:
         finally:
             rows.unpersist()
 
-    def _has(self, query_id: str, batch_id: int) -> bool:
-        table = delta_log.open_table(self.lake.table(self.stream))
-        if table is None:
-            return False
-        version = table.transaction_version(query_id)
-        return version is not None and version >= batch_id
-
     def _ingest(self, records: "DataFrame", query_id: str, batch_id: int) -> None:
         from pyspark.sql import functions as F
 
         refused = records.where(F.size(VIOLATED) > 0)
         quarantined = refused.count()
-        self._quarantine(refused, quarantined, Transaction(f"{query_id}/quarantine", batch_id))
-        pause_point("after-quarantine", self.stream)
+        transaction = Transaction(transaction_app_id(query_id, QUARANTINE), batch_id)
+        self._quarantine(refused, quarantined, transaction)
+        pause_point("after-quarantine", self.records.stream)
         accepted = records.where(F.size(VIOLATED) == 0).drop(RAW, VIOLATED)
         output = self.ingest(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))  # type: ignore[misc]
         counted: dict[str, Any] = {"rows_quarantined": quarantined}
         if self.expect:
-            found = output.agg(*counts(self.expect)).first()
-            numbers = {name: value or 0 for name, value in (found.asDict() if found else {}).items()}
+            row = output.agg(*counts(self.expect)).first()
+            numbers = {name: value or 0 for name, value in (row.asDict() if row else {}).items()}
             counted["rows_dropped"] = numbers.pop("dropped")
             counted["violations"] = {name.removeprefix("violated_"): n for name, n in numbers.items()}
             output = kept(output, self.expect)
         self._write(output, query_id, batch_id, counted)
 
     def _quarantine(self, refused: "DataFrame", count: int, transaction: Transaction) -> None:
-        """The batch's refused records; in a repeat they replace those of the earlier attempt."""
+        """Write the batch's refused records; in a repeat they replace those of the earlier attempt."""
         from pyspark.sql import functions as F
 
-        place = self.lake.quarantine(self.stream)
-        if not count and not (self.repeat and delta_log.open_table(place)):
+        path = self.records.table(QUARANTINE)
+        if not count and not (self.repeat and delta_log.open_table(path)):
             return
-        self._check_lease()
+        self.records.assert_lease(self.epoch)
         writer = refused.select(
             F.col(RAW).alias("raw"),
             F.col(VIOLATED).alias("violated"),
@@ -127,29 +119,26 @@ class BatchWriter:
         else:
             writer = writer.mode("append").option("txnAppId", transaction.app_id)
             writer = writer.option("txnVersion", str(transaction.version))
-        writer.save(str(place))
+        writer.save(str(path))
 
     def _write(self, output: "DataFrame", query_id: str, batch_id: int, counted: dict[str, Any]) -> None:
-        note = CommitMetadata(
+        metadata = CommitMetadata(
             batch_id=batch_id,
             fingerprint=self.fingerprint,
             static_versions=self.static_versions,
             **counted,
         )
         for sink in self.sinks:
-            self._check_lease()
-            app_id = query_id if sink.name == MAIN else f"{query_id}/{sink.name}"
-            sink.write(output, self.lake.table(self.stream, sink.name), Transaction(app_id, batch_id), note)
+            self.records.assert_lease(self.epoch)
+            transaction = Transaction(transaction_app_id(query_id, sink.name), batch_id)
+            sink.write(output, self.records.table(sink.name), transaction, metadata)
             if sink is not self.sinks[-1]:
-                pause_point("between-sinks", self.stream)
-        pause_point("after-sink", self.stream)
-
-    def _check_lease(self) -> None:
-        assert_highest(self.lake.control(self.stream) / "lease", self.stream, self.epoch)
+                pause_point("between-sinks", self.records.stream)
+        pause_point("after-sink", self.records.stream)
 
 
 def batch_column(generation: int, batch_id: int) -> Any:
-    """The column `_batch`: the generation and the batch that wrote a row."""
+    """Return the column `_batch`: the generation and the batch that wrote a row."""
     from pyspark.sql import functions as F
 
     return F.struct(F.lit(generation).alias("generation"), F.lit(batch_id).cast("bigint").alias("batch_id"))

@@ -42,30 +42,32 @@ class DeltaAppend(Sink):
         return True
 
     def table_schema(self, output: "StructType") -> "StructType":
-        """The output's columns, all of them."""
+        """Return the output's columns, all of them."""
         return output
 
     def create_options(self) -> str:
-        """Partitioned or clustered, as declared."""
+        """Return the layout, partitioned or clustered as declared."""
         return layout(self.partition_by, self.cluster_by)
 
-    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: CommitMetadata) -> None:
-        """Appended in one commit, which Delta skips where the table has the transaction already."""
+    def write(
+        self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
+    ) -> None:
+        """Append in one commit, which Delta skips where the table has the transaction already."""
         (
             rows.write.format("delta")
             .mode("append")
             .option("txnAppId", transaction.app_id)
             .option("txnVersion", str(transaction.version))
-            .option("userMetadata", note.text())
+            .option("userMetadata", metadata.to_json())
             .save(str(table))
         )
 
 
 def column_names(columns: object, *, what: str) -> tuple[str, ...]:
-    """A sequence of column names as a tuple.
+    """Return a sequence of column names as a tuple.
 
     Raises:
-        DefinitionError: it is one text, or holds something else than names, or one twice.
+        DefinitionError: It is one string, has something other than names, or has a name twice.
     """
     if isinstance(columns, str) or not isinstance(columns, Sequence):
         raise DefinitionError(f"{what} is {columns!r}: give a list of column names.")
@@ -75,7 +77,7 @@ def column_names(columns: object, *, what: str) -> tuple[str, ...]:
 
 
 def layout(partition_by: Sequence[str], cluster_by: Sequence[str]) -> str:
-    """The clause of CREATE TABLE that lays the table out; empty where there is none."""
+    """Return the clause of CREATE TABLE for the layout; empty where there is none."""
     if partition_by:
         return f"PARTITIONED BY ({', '.join(map(quoted, partition_by))})"
     if cluster_by:

@@ -1,19 +1,20 @@
 """Merge changes into a Delta table by key: the current row (SCD 1) or the whole history (SCD 2).
 
-The words are those of AUTO CDC in Spark's declarative pipelines. Deletes leave tombstones (the key, the
-sequence, `_deleted`), so that an older change which comes later cannot bring a row back; readers through
-our API never see them.
+The arguments are named as in AUTO CDC of Spark's declarative pipelines. Deletes leave tombstones (the key, the
+sequence, `_deleted`), so that an older change that arrives later cannot bring a row back; streams that read the
+table never see them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pipelines.streaming.columns import DELETED, END_AT, START_AT
 from pipelines.streaming.errors import DefinitionError, TerminalError
 from pipelines.streaming.names import quoted
 from pipelines.streaming.sinks.delta import column_names, layout
 from pipelines.streaming.sinks.sink import CommitMetadata, Sink, Transaction, run_in_transaction
-from pipelines.streaming.sources.delta import DELETED
+from pipelines.streaming.sql import valid_condition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,22 +22,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-START_AT, END_AT = "__START_AT", "__END_AT"
-
 
 @dataclass(frozen=True)
 class DeltaMerge(Sink):
-    """Changes merged by key, in the order of a sequence column, whatever order they come in.
+    """Changes merged by key, in the order of a sequence column, whatever order they arrive in.
 
     Attributes:
         keys: Columns that identify a row.
         sequence_by: The column that orders the changes of one key; it is kept in the table.
-        apply_as_deletes: SQL over the output: such a change deletes the row.
-        except_columns: Columns of the output that the table does not keep.
+        apply_as_deletes: A condition in SQL over the output; a change that meets it deletes the row.
+        except_columns: Columns of the output that are left out of the table.
         scd_type: 1 keeps the current row of a key; 2 keeps every version, with `__START_AT` and
             `__END_AT` (NULL while it is valid).
-        valid_by: The column whose values open and close a version with `scd_type=2`, such as the time of
-            the change; the default is `sequence_by`.
+        valid_by: The column whose values start and end a version with `scd_type=2`, such as the time of the
+            change; the default is `sequence_by`.
         cluster_by: Columns that the table is clustered by.
     """
 
@@ -67,12 +66,14 @@ class DeltaMerge(Sink):
             raise DefinitionError(f"DeltaMerge: scd_type is {self.scd_type!r}; it is 1 or 2.")
         if self.valid_by is not None and self.scd_type == 1:
             raise DefinitionError("DeltaMerge: valid_by needs scd_type=2; only versions have a validity.")
+        if self.apply_as_deletes is not None:
+            valid_condition(self.apply_as_deletes, what="DeltaMerge: apply_as_deletes")
         kept = {*self.keys, self.sequence_by, self.valid_by or self.sequence_by}
         if lost := sorted(kept.intersection(self.except_columns)):
             raise DefinitionError(f"DeltaMerge: except_columns has {lost}, which the merge itself needs.")
 
     def table_schema(self, output: "StructType") -> "StructType":
-        """The kept columns, for SCD 2 the validity, and the mark of tombstones."""
+        """Return the kept columns, for SCD 2 the validity, and `_deleted`."""
         from pyspark.sql.types import BooleanType, StructField, StructType
 
         fields = [f for f in output.fields if f.name not in self.except_columns]
@@ -80,20 +81,22 @@ class DeltaMerge(Sink):
         needed = [*self.keys, self.sequence_by, self.valid_by or self.sequence_by]
         if missing := [column for column in needed if column not in by_name]:
             raise TerminalError(
-                f"The merge needs the column {missing[0]!r}, and the output has {sorted(by_name)}.",
-                fix="Add the column to what the function returns, or correct keys=, sequence_by= or valid_by=.",
+                f"the merge needs the column {missing[0]!r}, and the output has {sorted(by_name)}.",
+                fix="add the column to the function's output, or correct keys=, sequence_by= or valid_by=.",
             )
-        if self.scd_type == 2:  # noqa: PLR2004 - the field's own word
+        if self.scd_type == 2:  # noqa: PLR2004 - a type by its number
             validity = by_name[self.valid_by or self.sequence_by].dataType
             fields += [StructField(START_AT, validity), StructField(END_AT, validity)]
         return StructType([*fields, StructField(DELETED, BooleanType())])
 
     def create_options(self) -> str:
-        """Clustered, and with the change data feed on: the only way to stream a merge table."""
+        """Return the layout, and the change data feed: the only way to stream a merge table."""
         return f"{layout((), self.cluster_by)} TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
 
-    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: CommitMetadata) -> None:
-        """Merged in one commit, which Delta skips where the table has the transaction already."""
+    def write(
+        self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
+    ) -> None:
+        """Merge in one commit, which Delta skips where the table has the transaction already."""
         spark = rows.sparkSession
         changes = self._changes(rows)
         if self.scd_type == 1:
@@ -102,10 +105,10 @@ class DeltaMerge(Sink):
             history = spark.read.format("delta").load(str(table))
             source, statement = self._versions(changes, history), self._merge_versions(table)
         source.createOrReplaceTempView("tidemill_changes")
-        run_in_transaction(spark, statement, transaction, note)
+        run_in_transaction(spark, statement, transaction, metadata)
 
     def _changes(self, rows: "DataFrame") -> "DataFrame":
-        """One change a key (SCD 1) or a key and sequence (SCD 2), with `_deleted`.
+        """Return one change per key (SCD 1) or per key and sequence (SCD 2), with `_deleted`.
 
         Two changes with the same key and sequence have no order: a delete wins, then the row whose JSON
         text is the greatest, so that a repeat of the batch decides the same way.
@@ -135,7 +138,7 @@ class DeltaMerge(Sink):
         )
 
     def _versions(self, changes: "DataFrame", history: "DataFrame") -> "DataFrame":
-        """Every version of every key that changes, with its validity computed anew.
+        """Return every version of every key that changes, with its validity recomputed.
 
         A version starts at its own `valid_by` and ends where the next version of the key, a delete
         included, starts.
@@ -171,5 +174,5 @@ NULL_KEY_MARK = "TIDEMILL_MERGE_NULL_KEY"
 
 
 def _same(columns: Sequence[str]) -> str:
-    """A condition of MERGE: the target and the source agree on these columns."""
+    """Return a condition of MERGE: table and changes agree on these columns."""
     return " AND ".join(f"t.{quoted(column)} = s.{quoted(column)}" for column in columns)

@@ -1,4 +1,4 @@
-"""What all sinks share: a name, a schema, and one transaction a micro-batch."""
+"""The base of all sinks: a name, a schema, and one transaction per micro-batch."""
 
 import json
 from abc import ABC, abstractmethod
@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from pipelines.streaming.names import valid_rule_name
-from pipelines.streaming.records.lake import MAIN
+from pipelines.streaming.names import MAIN_SINK, valid_rule_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What a commit says about the micro-batch that made it, as Delta's `userMetadata`.
+    """What a commit records about the micro-batch that wrote it, as Delta's `userMetadata`.
 
     Attributes:
-        batch_id: Spark's batch id; None in the native sink, whose commits name it themselves.
+        batch_id: Spark's batch id; None in the native sink, whose commits carry it themselves.
         fingerprint: The fingerprint of the query's plan.
         static_versions: The Delta version of each static reading.
         rows_quarantined: Records that went to quarantine.
@@ -36,8 +35,8 @@ class CommitMetadata:
     rows_dropped: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)
 
-    def text(self) -> str:
-        """It as JSON."""
+    def to_json(self) -> str:
+        """Return the metadata as JSON."""
         return json.dumps({"tidemill": asdict(self)}, separators=(",", ":"))
 
 
@@ -46,7 +45,7 @@ class Transaction:
     """The identity of one write: Delta skips a write whose (app id, version) a table already has.
 
     Attributes:
-        app_id: The query id for the main table, `<query id>/<target>` for others.
+        app_id: The query id for the main table, `<query id>/<sink>` for others.
         version: The batch id.
     """
 
@@ -59,37 +58,39 @@ class Sink(ABC):
     """Base of all sinks.
 
     Attributes:
-        name: The target's name: `main` for the table with the stream's name; another name gives
+        name: `main` for the table with the stream's own name; another name stands for the table
             `<stream>__<name>`. In a list of sinks exactly one is `main`; it is written last.
     """
 
-    name: str = field(default=MAIN, kw_only=True)
+    name: str = field(default=MAIN_SINK, kw_only=True)
 
     def __post_init__(self) -> None:
         valid_rule_name(self.name, what="sink")
 
     @property
     def native(self) -> bool:
-        """Whether Spark's own Delta sink can do it, without foreachBatch."""
+        """Whether Spark's own Delta sink can write it, without foreachBatch."""
         return False
 
     @abstractmethod
     def table_schema(self, output: "StructType") -> "StructType":
-        """The table's columns for an output with these columns."""
+        """Return the table's columns for an output with these columns."""
 
     @abstractmethod
     def create_options(self) -> str:
-        """The clauses of CREATE TABLE after `USING delta`: layout and table properties."""
+        """Return the clauses of CREATE TABLE after `USING delta`: layout and table properties."""
 
     @abstractmethod
-    def write(self, rows: "DataFrame", table: "Path", transaction: Transaction, note: CommitMetadata) -> None:
-        """One micro-batch into the table, in one Delta transaction."""
+    def write(
+        self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
+    ) -> None:
+        """Write one micro-batch into the table, in one Delta transaction."""
 
 
 def run_in_transaction(
-    spark: "SparkSession", statement: str, transaction: Transaction, note: CommitMetadata
+    spark: "SparkSession", statement: str, transaction: Transaction, metadata: CommitMetadata
 ) -> None:
-    """One SQL statement that commits the transaction's identity with its change.
+    """Run one SQL statement that commits the transaction's identity with its change.
 
     Delta takes the identity of MERGE, UPDATE and DELETE from session confs (Delta docs, "Idempotent
     table writes in foreachBatch"); they are unset afterwards, because a second statement under the same
@@ -98,7 +99,7 @@ def run_in_transaction(
     confs = {
         "spark.databricks.delta.write.txnAppId": transaction.app_id,
         "spark.databricks.delta.write.txnVersion": str(transaction.version),
-        "spark.databricks.delta.commitInfo.userMetadata": note.text(),
+        "spark.databricks.delta.commitInfo.userMetadata": metadata.to_json(),
     }
     for key, value in confs.items():
         spark.conf.set(key, value)

@@ -1,4 +1,4 @@
-"""What a stream reads: definitions as plain data, and how each becomes a streaming DataFrame."""
+"""Sources: definitions as plain data, and how each becomes a streaming DataFrame."""
 
 from pipelines.streaming.sources.delta import DeltaSource, StreamReading
 from pipelines.streaming.sources.feed import Feed, Parser, from_csv, from_json, raw

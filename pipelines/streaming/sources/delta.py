@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from pipelines.streaming.columns import BOOKKEEPING, DELETED
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.sources.known_options import DELTA_OPTIONS, known_options
 from pipelines.streaming.sources.source import Source, SourceContext, positive
 
 if TYPE_CHECKING:
@@ -13,21 +15,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-DELETED = "_deleted"  # marks the tombstones of a merge table
-BATCH = "_batch"
-BOOKKEEPING = ("_origin", BATCH)
-
 ReadingMode = Literal["append", "changes", "static"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaSource(Source):
-    """A Delta table that is not one of our streams, by its path.
+    """A Delta table by its path, such as one that another system writes.
 
     Attributes:
         path: The table's folder.
         mode: `append` reads new rows, `changes` the change data feed, `static` a snapshot.
-        max_files_per_batch: Files that a micro-batch takes at the most.
+        max_files_per_batch: The most files per micro-batch.
         options: Further options of Delta's streaming source.
     """
 
@@ -40,22 +38,23 @@ class DeltaSource(Source):
         if not isinstance(self.path, str) or not self.path:
             raise DefinitionError(f"DeltaSource: path is {self.path!r}; name a table's folder.")
         positive(self.max_files_per_batch, what=f"DeltaSource {self.path!r}: max_files_per_batch")
+        known_options(self.options, DELTA_OPTIONS, what=f"DeltaSource {self.path!r}")
 
     @property
     def streaming(self) -> bool:
-        """A snapshot wakes nobody."""
+        """Whether new data in it triggers the stream; a snapshot does not."""
         return self.mode != "static"
 
     def static(self) -> "DeltaSource":
-        """A snapshot of the table, pinned for the run."""
+        """Return a snapshot of the table, pinned for the run."""
         return replace(self, mode="static", watermark=None)
 
     def describe(self) -> str:
-        """The table and how it is read."""
+        """Return the table and how it is read."""
         return f"Delta table {self.path} ({self.mode})"
 
     def load(self, context: SourceContext, name: str) -> "DataFrame":
-        """The table's rows, new ones only where it streams."""
+        """Return the table's rows; only new ones where it streams."""
         if self.mode == "static":
             return snapshot(context, self.path, context.pins[name])
         reader = context.spark.readStream.name(name).format("delta").options(**self.options)
@@ -68,15 +67,15 @@ class DeltaSource(Source):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamReading(Source):
-    """The table of another stream of ours, without our bookkeeping columns.
+    """The table of another stream, without its bookkeeping columns.
 
-    Made by a stream itself: as it is for its new rows, `.changes()` for its change data feed, `.static()`
+    A stream creates it: the stream itself stands for its new rows, `.changes()` for its change data feed, `.static()`
     for a snapshot.
 
     Attributes:
         stream: The stream that writes the table.
         mode: `append`, `changes` or `static`.
-        merged: Whether the table is written by a merge, and so has tombstones.
+        is_merge: Whether a merge writes the table, which then has tombstones.
     """
 
     stream: StreamName
@@ -85,7 +84,7 @@ class StreamReading(Source):
 
     @property
     def streaming(self) -> bool:
-        """A snapshot wakes nobody."""
+        """Whether new data in it triggers the stream; a snapshot does not."""
         return self.mode != "static"
 
     @property
@@ -94,11 +93,11 @@ class StreamReading(Source):
         return self.stream
 
     def describe(self) -> str:
-        """The table and how it is read."""
+        """Return the table and how it is read."""
         return f"{self.stream} ({self.mode})"
 
     def load(self, context: SourceContext, name: str) -> "DataFrame":
-        """The table's rows; tombstones are never seen: in the change feed they are deletes."""
+        """Return the table's rows, without tombstones: in the change feed they are deletes."""
         table = context.target.lake.table(self.stream)
         if self.mode == "static":
             rows = snapshot(context, str(table), context.pins[name])
@@ -107,21 +106,21 @@ class StreamReading(Source):
         else:
             reader = context.spark.readStream.name(name).format("delta")
             if _has_first_commit(table):
-                # From the first commit on: an initial snapshot would come in the order of its files, and a
-                # watermark would drop what comes too late in it.
+                # From the first commit on: an initial snapshot would arrive in the order of its files, and a
+                # watermark would drop rows as late.
                 reader = reader.option("startingVersion", "0")
             if self.mode == "changes":
                 rows = reader.option("readChangeFeed", "true").load(str(table))
                 if self.is_merge:
                     rows = _without_tombstones(rows)
             else:
-                # What removed or changed rows is judged by the guard before the run (run/guard.py).
+                # The guard judges commits that removed or changed rows (run/guard.py).
                 rows = reader.option("skipChangeCommits", "true").load(str(table))
         return rows.drop(*BOOKKEEPING, DELETED)
 
 
 def snapshot(context: SourceContext, path: str, version: int) -> "DataFrame":
-    """A table as of one version."""
+    """Return a table as of one version."""
     return context.spark.read.format("delta").option("versionAsOf", str(version)).load(path)
 
 

@@ -1,25 +1,25 @@
-"""Feed: a logical input. What its records look like is the pipeline's; where they are is the target's."""
+"""Feed: a logical input. The pipeline declares what its records look like; the target binds it to a location."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+from pipelines.streaming.columns import ORIGIN, RAW, VIOLATED
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.names import valid_feed_name, valid_rule_name
 from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH, limited
+from pipelines.streaming.sources.known_options import FORMAT_OPTIONS, known_options
 from pipelines.streaming.sources.source import Source, SourceContext, positive
+from pipelines.streaming.sql import valid_condition, valid_schema
 from pipelines.streaming.target import FolderBinding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-RAW = "_raw"
-ORIGIN = "_origin"
-VIOLATED = "_violated"
 UNPARSABLE = "unparsable"
 _PARSED = "_parsed"
 _CORRUPT = "_corrupt_record"
-# One shape for files and topics, so that a table outlives a change of the binding.
+# One type for files and topics, so that a table outlives a change of the binding.
 _ORIGIN_TYPE = (
     "struct<file:string, topic:string, partition:int, offset:bigint, timestamp:timestamp, key:string>"
 )
@@ -27,14 +27,14 @@ _ORIGIN_TYPE = (
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """How a record's text becomes columns: made by `from_json`, `from_csv` or `raw`."""
+    """How a record's text becomes columns; created by `from_json`, `from_csv` or `raw`."""
 
     format: Literal["json", "csv", "raw"]
     schema: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
 
     def parsed(self, text: "Column") -> "Column":
-        """The text as a struct with the schema's columns and `_corrupt_record`."""
+        """Return the text as a struct with the schema's columns and `_corrupt_record`."""
         from pyspark.sql import functions as F
 
         schema = f"{self.schema}, {_CORRUPT} STRING"
@@ -45,48 +45,52 @@ class Parser:
 
 
 def from_json(schema: str, options: Mapping[str, str] | None = None) -> Parser:
-    """One JSON object a record.
+    """Parse one JSON object per record.
 
     Args:
         schema: The columns as DDL: `"ad_id STRING, cost_micros BIGINT"`.
         options: Options of Spark's `from_json`.
 
     Raises:
-        DefinitionError: the schema is empty.
+        DefinitionError: The schema cannot be parsed.
     """
-    return Parser("json", _ddl(schema, "from_json"), dict(options or {}))
+    known_options(options or {}, FORMAT_OPTIONS["json"], what="from_json")
+    return Parser("json", valid_schema(schema, what="from_json: schema"), dict(options or {}))
 
 
 def from_csv(schema: str, options: Mapping[str, str] | None = None) -> Parser:
-    """One CSV line a record; arguments as for `from_json`."""
-    return Parser("csv", _ddl(schema, "from_csv"), dict(options or {}))
+    """Parse one CSV line per record.
+
+    Args:
+        schema: The columns as DDL.
+        options: Options of Spark's `from_csv`.
+
+    Raises:
+        DefinitionError: The schema cannot be parsed.
+    """
+    known_options(options or {}, FORMAT_OPTIONS["csv"], what="from_csv")
+    return Parser("csv", valid_schema(schema, what="from_csv: schema"), dict(options or {}))
 
 
 def raw() -> Parser:
-    """The record's text as it is, in the column `value`."""
+    """Keep the record's text as it is, in the column `value`."""
     return Parser("raw")
-
-
-def _ddl(schema: object, what: str) -> str:
-    if not isinstance(schema, str) or not schema.strip():
-        raise DefinitionError(f"{what}: schema is {schema!r}; write the columns as DDL, such as 'id STRING'.")
-    return " ".join(schema.split()).rstrip(",")
 
 
 @dataclass(frozen=True)
 class Feed(Source):
-    """A logical input of text records, read from a folder or a Kafka topic as the target says.
+    """A logical input of text records, which the target binds to a folder or a Kafka topic.
 
     Records that cannot be parsed, and records that violate a quarantine rule, go to the table
-    `<stream>__quarantine` with their raw text and origin; the others go through the function. A blank
-    line holds no record. A Kafka message without a value (a tombstone) is data: its columns are NULL.
+    `<stream>__quarantine` with their raw text and origin; all others go through the function. A blank
+    line is not a record. A Kafka message without a value (a tombstone) is data: its columns are NULL.
 
     Attributes:
-        name: The feed's name: the folder below a landing place, or the topic.
+        name: The feed's name: the folder below the landing folder, or the topic.
         value: How a record is parsed.
         quarantine: Conditions that a record must meet, by name, as SQL over the parsed columns.
-        max_records_per_batch: Kafka messages that a micro-batch takes at the most.
-        max_files_per_batch: Files that a micro-batch takes at the most.
+        max_records_per_batch: The most Kafka messages per micro-batch.
+        max_files_per_batch: The most files per micro-batch.
     """
 
     name: str
@@ -103,18 +107,19 @@ class Feed(Source):
             )
         for rule, condition in self.quarantine.items():
             valid_rule_name(rule, what=f"{self.describe()}: quarantine")
-            if not isinstance(condition, str) or not condition.strip():
-                raise DefinitionError(f"{self.describe()}: quarantine rule {rule!r} has no condition.")
+            valid_condition(condition, what=f"{self.describe()}: quarantine rule {rule!r}")
         if UNPARSABLE in self.quarantine:
-            raise DefinitionError(f"{self.describe()}: the rule name {UNPARSABLE!r} is ours; choose another.")
+            raise DefinitionError(
+                f"{self.describe()}: the rule name {UNPARSABLE!r} is reserved; choose another."
+            )
         positive(self.max_records_per_batch, what=f"{self.describe()}: max_records_per_batch")
         positive(self.max_files_per_batch, what=f"{self.describe()}: max_files_per_batch")
 
     def with_watermark(self, column: str, delay: object) -> NoReturn:
-        """Refused: a feed is ingested without state.
+        """Refuse a watermark: a feed is ingested without state.
 
         Raises:
-            DefinitionError: always, with the way around.
+            DefinitionError: Always, with the alternative.
         """
         del delay
         raise DefinitionError(
@@ -123,11 +128,11 @@ class Feed(Source):
         )
 
     def describe(self) -> str:
-        """The feed's name."""
+        """Return the feed's name."""
         return f"feed {self.name}"
 
     def load(self, context: SourceContext, name: str) -> "DataFrame":
-        """Parsed columns, `_origin`, `_raw` and `_violated` (the names of the rules that the record breaks)."""
+        """Return parsed columns, `_origin`, `_raw` and `_violated` (the rules that the record violates)."""
         from pyspark.sql import functions as F
 
         from pipelines.streaming.expectations import violated
@@ -141,14 +146,14 @@ class Feed(Source):
             unparsable = F.col(RAW).isNotNull() & (F.col(_PARSED).isNull() | corrupt.isNotNull())
             columns = [F.col(f"{_PARSED}.*")]
         parsed = records.select(*columns, RAW, ORIGIN, unparsable.alias(UNPARSABLE)).drop(_CORRUPT)
-        # An unparsable record has no columns that a rule could judge: it breaks that one rule only.
-        broken = [F.when(F.col(UNPARSABLE), F.lit(UNPARSABLE))] + [
+        # An unparsable record has no columns that a rule could judge: it violates that one rule only.
+        violations = [F.when(F.col(UNPARSABLE), F.lit(UNPARSABLE))] + [
             F.when(~F.col(UNPARSABLE) & violated(sql), F.lit(rule)) for rule, sql in self.quarantine.items()
         ]
-        return parsed.withColumn(VIOLATED, F.array_compact(F.array(*broken))).drop(UNPARSABLE)
+        return parsed.withColumn(VIOLATED, F.array_compact(F.array(*violations))).drop(UNPARSABLE)
 
     def _records(self, context: SourceContext, name: str) -> "DataFrame":
-        """One row a record: `_raw`, the text or NULL, and `_origin`."""
+        """Return one row per record: `_raw`, the text or NULL, and `_origin`."""
         from pyspark.sql import functions as F
 
         binding = context.target.binding(self.name)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.sources.known_options import FILE_OPTIONS, FORMAT_OPTIONS, known_options
 from pipelines.streaming.sources.source import Source, SourceContext, positive
+from pipelines.streaming.sql import valid_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
 
 FileFormat = Literal["json", "csv", "text", "parquet", "orc"]
 
-# Spark skips files that are older than this against the newest one, and says nothing: a backfilled old
+# Spark skips files that are older than this, relative to the newest one, without a warning: a backfilled old
 # file would be lost. A hundred years means never.
 MAX_FILE_AGE = "36500d"
-# A restart reads the last committed batch's file list again, about 3 ms a file, so batches stay small.
+# A restart reads the last committed batch's file list again, about 3 ms per file, so batches stay small.
 MAX_FILES_PER_BATCH = 1000
 
 
@@ -28,7 +30,7 @@ class FileSource(Source):
         path: A folder or a glob of folders.
         format: json, csv, text, parquet or orc.
         schema: A DDL schema; required, because an inferred one changes with the data. text has its own.
-        max_files_per_batch: Files that a micro-batch takes at the most.
+        max_files_per_batch: The most files per micro-batch.
         options: Further options of the format, and of the file source.
     """
 
@@ -44,10 +46,16 @@ class FileSource(Source):
         if self.format not in get_args(FileFormat):
             raise DefinitionError(
                 f"FileSource {self.path!r}: format is {self.format!r}; "
-                f"it is one of {', '.join(get_args(FileFormat))}."
+                f"use one of {', '.join(get_args(FileFormat))}."
             )
         if self.schema is None and self.format != "text":
             raise DefinitionError(f"FileSource {self.path!r}: schema is missing; write it as DDL.")
+        if self.schema is not None:
+            schema = valid_schema(self.schema, what=f"FileSource {self.path!r}: schema")
+            object.__setattr__(self, "schema", schema)
+        known_options(
+            self.options, FILE_OPTIONS | FORMAT_OPTIONS[self.format], what=f"FileSource {self.path!r}"
+        )
         positive(self.max_files_per_batch, what=f"FileSource {self.path!r}: max_files_per_batch")
         lowered = {option.lower() for option in self.options}
         if "maxfilespertrigger" in lowered:
@@ -58,15 +66,15 @@ class FileSource(Source):
         if archive is not None and (archive.rstrip("/") + "/").startswith(self.path.rstrip("/") + "/"):
             raise DefinitionError(
                 f"FileSource {self.path!r}: sourceArchiveDir {archive!r} is inside the source, "
-                "so archived files would be read again; put it elsewhere."
+                "so archived files would be read again; choose a folder outside it."
             )
 
     def describe(self) -> str:
-        """The format and the folder."""
+        """Return the format and the folder."""
         return f"{self.format} files in {self.path}"
 
     def load(self, context: SourceContext, name: str) -> "DataFrame":
-        """A streaming DataFrame of the files' rows."""
+        """Return a streaming DataFrame of the files' rows."""
         reader = context.spark.readStream.name(name).format(self.format)
         if self.schema is not None:
             reader = reader.schema(self.schema)
@@ -74,5 +82,5 @@ class FileSource(Source):
 
 
 def limited(reader: "DataStreamReader", max_files_per_batch: int) -> "DataStreamReader":
-    """A file reader with our limits: batches of bounded size, and no file too old to be read."""
+    """Return a file reader with limits: batches of bounded size, and no file too old to be read."""
     return reader.option("maxFilesPerTrigger", str(max_files_per_batch)).option("maxFileAge", MAX_FILE_AGE)

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.sources.known_options import KAFKA_OPTIONS, known_options
 from pipelines.streaming.sources.source import Source, SourceContext, positive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_OURS = {
+_OWN = {
     "subscribe": "subscribe=",
     "subscribepattern": "subscribe_pattern=",
     "assign": "assign=",
@@ -22,9 +23,9 @@ _OURS = {
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSource(Source):
-    """Topics of a cluster, as Spark's Kafka source gives them: key, value, topic, partition, offset, ...
+    """Topics of a cluster with the columns of Spark's Kafka source: key, value, topic, partition, offset, ...
 
-    Exactly one of `subscribe`, `subscribe_pattern` and `assign` says what is read.
+    Exactly one of `subscribe`, `subscribe_pattern` and `assign` selects the topics.
 
     Attributes:
         cluster: A cluster's name in the target.
@@ -32,7 +33,7 @@ class KafkaSource(Source):
         subscribe_pattern: Topics by a Java regular expression.
         assign: Partitions by topic.
         starting_offsets: `earliest`, `latest` or offsets by topic and partition; the first run only.
-        max_offsets_per_batch: Messages a micro-batch takes at the most.
+        max_offsets_per_batch: The most messages per micro-batch.
         include_headers: Adds the column `headers`.
         options: Further options of Spark's Kafka source.
     """
@@ -57,15 +58,15 @@ class KafkaSource(Source):
                 f"assign={dict(self.assign)!r})."
             )
         positive(self.max_offsets_per_batch, what="KafkaSource: max_offsets_per_batch")
-        refuse_kafka_options(self.options, what="KafkaSource")
+        check_options(self.options, what="KafkaSource")
 
     def describe(self) -> str:
-        """The topics and the cluster."""
+        """Return the topics and the cluster."""
         what = ", ".join(self.subscribe) or self.subscribe_pattern or ", ".join(self.assign)
         return f"Kafka {what} on {self.cluster}"
 
     def load(self, context: SourceContext, name: str) -> "DataFrame":
-        """A streaming DataFrame of Kafka's columns (Spark's Kafka guide, "Reading Data from Kafka")."""
+        """Return a streaming DataFrame of Kafka's columns (Spark's Kafka guide, "Reading Data from Kafka")."""
         reader = (
             context.spark.readStream.name(name)
             .format("kafka")
@@ -93,12 +94,14 @@ class KafkaSource(Source):
         )
 
 
-def refuse_kafka_options(options: Mapping[str, str], *, what: str) -> None:
-    """Options that would break an available-now run, or that are an argument of ours.
+def check_options(options: Mapping[str, str], *, what: str) -> None:
+    """Refuse options that would break an available-now run, that are an argument here, or that do not exist.
 
     Raises:
-        DefinitionError: with the option and the way around.
+        DefinitionError: With the option and the alternative.
     """
+    plain = {option: value for option, value in options.items() if not option.lower().startswith("kafka.")}
+    known_options(plain, KAFKA_OPTIONS | {*_OWN, "minoffsetspertrigger"}, what=what)
     for option in options:
         lowered = option.lower()
         if lowered == "minoffsetspertrigger":
@@ -106,7 +109,7 @@ def refuse_kafka_options(options: Mapping[str, str], *, what: str) -> None:
                 f"{what}: minOffsetsPerTrigger can leave a tail unread in an available-now run. "
                 "Let the schedule decide when a run is worth it, and leave the option out."
             )
-        if lowered in _OURS:
-            raise DefinitionError(f"{what}: {option} is an argument here; use {_OURS[lowered]}.")
+        if lowered in _OWN:
+            raise DefinitionError(f"{what}: {option} is an argument here; use {_OWN[lowered]}.")
         if lowered.startswith("kafka.") and any(word in lowered for word in ("password", "jaas", "secret")):
-            raise DefinitionError(f"{what}: {option} is a credential; it belongs to the target's cluster.")
+            raise DefinitionError(f"{what}: {option} is a credential, which belongs to the target's cluster.")

@@ -1,4 +1,4 @@
-"""What all sources share: a watermark, and how they are opened."""
+"""The base of all sources: a watermark, and how a source becomes a DataFrame."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How late rows may come: Spark guide, "Handling Late Data and Watermarking".
+    """How late rows may arrive: Spark guide, "Handling Late Data and Watermarking".
 
     Attributes:
         column: The event-time column, a timestamp.
@@ -31,7 +31,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What a source needs to open itself for one run of one stream.
+    """What a source needs to become a DataFrame in one run of one stream.
 
     Attributes:
         spark: The session of the stream.
@@ -56,23 +56,24 @@ class Source(ABC):
 
     @property
     def streaming(self) -> bool:
-        """Whether new data in it wakes the stream; a snapshot does not."""
+        """Whether new data in it triggers the stream; a snapshot does not."""
         return True
 
     @property
     def upstream(self) -> "StreamName | None":
-        """The stream of ours that it reads, if it reads one."""
+        """The stream whose table it reads; None for other sources."""
         return None
 
     def with_watermark(self, column: str, delay: str | timedelta) -> Self:
-        """The same source with a watermark.
+        """Return the same source with a watermark.
 
         Args:
             column: The event-time column.
-            delay: How late rows may come: `"2 hours"`.
+            delay: How late rows may arrive: `"2 hours"`.
 
         Raises:
-            DefinitionError: no column, no valid delay, a snapshot, or a second watermark.
+            DefinitionError: The column or the delay is not valid, the source is a snapshot, or it already has a
+                watermark.
         """
         if not self.streaming:
             raise DefinitionError(
@@ -91,19 +92,19 @@ class Source(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """It in a few words, for messages and lineage."""
+        """Return a short description, for messages and lineage."""
 
     @abstractmethod
     def load(self, context: SourceContext, name: str) -> "DataFrame":
-        """It as a DataFrame, without its watermark.
+        """Return the source as a DataFrame, without its watermark.
 
         Args:
-            context: What this run opens it with.
+            context: The session, the target and the pins of the run.
             name: Its name in the checkpoint.
         """
 
     def open(self, context: SourceContext, name: str) -> "DataFrame":
-        """It as a DataFrame, with its watermark."""
+        """Return the source as a DataFrame, with its watermark."""
         rows = self.load(context, name)
         if self.watermark is None:
             return rows
@@ -111,10 +112,10 @@ class Source(ABC):
 
 
 def positive(value: int | None, *, what: str) -> int | None:
-    """A limit that is None or at least 1.
+    """Return a limit that is None or at least 1.
 
     Raises:
-        DefinitionError: with the field and the value.
+        DefinitionError: With the field and the value.
     """
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise DefinitionError(f"{what} is {value!r}: it must be a whole number of at least 1.")

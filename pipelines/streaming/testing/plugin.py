@@ -7,13 +7,13 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pipelines.streaming.run.stream_run import Engine
+    from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.testing.scratch import Scratch
 
 
 @pytest.fixture
 def scratch(tmp_path: "Path", engine: "Engine") -> "Scratch":
-    """A scratch lake whose runs share the tests' one Spark session."""
+    """Return a scratch lake whose runs share the tests' one Spark."""
     from pipelines.streaming.records.lake import Lake
     from pipelines.streaming.testing.scratch import Scratch
 

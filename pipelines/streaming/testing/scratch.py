@@ -1,4 +1,4 @@
-"""A lake in a temporary folder, with feeds that are folders and upstream tables that you fill."""
+"""A lake in a temporary folder, with feeds that are folders and upstream tables that the test fills."""
 
 import json
 import os
@@ -12,35 +12,35 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from pipelines.streaming import delta_log
+from pipelines.streaming.columns import BOOKKEEPING, DELETED
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.run.pipeline_run import PipelineRun
 from pipelines.streaming.sources import Feed
-from pipelines.streaming.sources.delta import BOOKKEEPING, DELETED
 from pipelines.streaming.target import Binding, KafkaCluster, Target
 
 if TYPE_CHECKING:
     from pipelines.streaming.names import StreamName
+    from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.run.results import StreamResult
-    from pipelines.streaming.run.stream_run import Engine
     from pipelines.streaming.stream import Stream
 
 Records = Sequence[Mapping[str, Any] | str]
 
 
 def multiset(rows: Iterable[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
-    """Rows without an order, each with how often it occurs."""
+    """Return rows without an order, each with its number of occurrences."""
     return Counter(tuple(row) for row in rows)
 
 
 @dataclass(slots=True)
 class Scratch:
-    """A scratch lake; it is the target of its runs.
+    """A scratch lake and the runs in it.
 
     Attributes:
         lake: The lake.
-        landing: Every feed is the folder of its name in here.
+        landing: The folder with one folder per feed.
         engine: Where Spark engine come from.
-        bindings: Feeds that are elsewhere, such as in a topic.
+        bindings: Feeds with another binding, such as a topic.
         clusters: Kafka clusters by name.
     """
 
@@ -66,18 +66,18 @@ class Scratch:
     def run(
         self, stream: "Stream", runs: Sequence[Records | Mapping[str, Records]] = ()
     ) -> "list[StreamResult]":
-        """Runs a stream once for each list of rows; without lists, once over what is there.
+        """Run a stream once per list of rows; without lists, once over what is there.
 
         Args:
             stream: The stream.
-            runs: What arrives before each run: rows as dicts (or lines of text, for a feed), or such lists
-                by source name.
+            runs: The rows that arrive before each run: dicts (or lines of text, for a feed), or such lists by
+                source name.
 
         Returns:
             The result of each run.
 
         Raises:
-            TidemillError: what a run failed with.
+            TidemillError: The failure of a run.
         """
         results = []
         for arriving in runs or [[]]:
@@ -90,11 +90,11 @@ class Scratch:
         return results
 
     def run_all(self, streams: "Iterable[Stream]") -> "list[StreamResult]":
-        """One run of several streams; errors are in the results."""
+        """Run several streams once; errors are in the results."""
         return list(self.start(streams).iter_results())
 
     def start(self, streams: "Iterable[Stream]") -> PipelineRun:
-        """A run of several streams that the test iterates over itself."""
+        """Return a run of several streams that the test iterates over itself."""
         for stream in (streams := list(streams)):
             if stream.feed is not None:
                 (self.landing / stream.feed.name).mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class Scratch:
         )
 
     def arrive(self, stream: "Stream", source: str, records: Records) -> None:
-        """Puts rows where a source of a stream reads them: a file of its feed, or the upstream's table."""
+        """Put rows where a source of a stream reads them: into a file of its feed, or the upstream's table."""
         if not records:
             return
         reading = stream.sources[source]
@@ -117,7 +117,7 @@ class Scratch:
             raise TypeError(f"the kit fills feeds and tables of other streams, not {reading.describe()}")
 
     def drop_file(self, feed: str, records: Records) -> Path:
-        """Moves a file of JSON lines (or of the lines given as text) into a feed's folder."""
+        """Move a file of JSON lines (or of lines given as strings) into a feed's folder."""
         folder = self.landing / feed
         folder.mkdir(parents=True, exist_ok=True)
         number = next(self._files)
@@ -131,20 +131,20 @@ class Scratch:
         return place
 
     def rows(self, stream: "Stream", *columns: str) -> Counter[tuple[Any, ...]]:
-        """The rows of a stream's table as a multiset, without tombstones and bookkeeping columns.
+        """Return the rows of a stream's table as a multiset, without tombstones and bookkeeping columns.
 
         Args:
             stream: The stream.
-            columns: Which columns, in this order; all by default, in the table's order.
+            columns: The columns, in this order; by default all, in the table's order.
         """
         return self.table_rows(self.lake.table(stream.name), *columns)
 
     def quarantined(self, stream: "Stream", *columns: str) -> Counter[tuple[Any, ...]]:
-        """The quarantined records of a stream as a multiset: `raw` and `violated`, unless others are named."""
+        """Return a stream's quarantined records as a multiset: `raw` and `violated`, unless others are named."""
         return self.table_rows(self.lake.quarantine(stream.name), *(columns or ("raw", "violated")))
 
     def table_rows(self, place: Path, *columns: str) -> Counter[tuple[Any, ...]]:
-        """The rows of a Delta table as a multiset; none where there is no table."""
+        """Return the rows of a Delta table as a multiset; none where there is no table."""
         if delta_log.open_table(place) is None:
             return Counter()
         table = DeltaTable(str(place))
@@ -155,12 +155,12 @@ class Scratch:
         return multiset([_plain(record[column]) for column in chosen] for record in alive)
 
     def checkpoint(self, name: "StreamName", generation: int = 1) -> Path:
-        """The checkpoint folder of a stream."""
+        """Return the checkpoint folder of a stream."""
         return self.lake.checkpoint(name, generation)
 
 
 def _plain(value: Any) -> Any:
-    """A value that can be compared and counted."""
+    """Return a value that can be compared and counted."""
     if isinstance(value, list):
         return tuple(map(_plain, value))
     if isinstance(value, dict):

@@ -18,7 +18,7 @@ from pyspark.sql.window import Window
 
 from pipelines import ads
 from pipelines.streaming import Stream
-from pipelines.streaming.sources.feed import ORIGIN, RAW, VIOLATED
+from pipelines.streaming.columns import ORIGIN, RAW, VIOLATED
 from pipelines.streaming.sources.source import SourceContext
 from pipelines.streaming.target import FolderBinding
 from tests.pipelines.ads.oracle import COLUMNS, Batch, Row, Table

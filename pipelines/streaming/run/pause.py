@@ -1,8 +1,8 @@
-"""Named points of a run at which a test can stop it for good.
+"""Named points of a run at which a test can pause it forever.
 
-`TIDEMILL_PAUSE_AT="shop/orders:after-sink"` makes the run of that stream stop and wait there; a test then kills
-it with SIGKILL. Several, parted by spaces, stop several streams of one process. `TIDEMILL_PAUSE_FILE` names a file
-that gets a line for each point that was reached. Without the variable a point costs one look at the environment.
+`TIDEMILL_PAUSE_AT="shop/orders:after-sink"` makes the run of that stream wait there; a test then kills it with
+SIGKILL. Several points, separated by spaces, pause several streams of one process. `TIDEMILL_PAUSE_FILE` names a
+file that gets a line per point that was reached. Without the variable a point costs one lookup.
 """
 
 import os
@@ -16,7 +16,7 @@ Point = Literal["before-batch", "after-quarantine", "between-sinks", "after-sink
 
 
 def pause_point(point: Point, stream: StreamName) -> None:
-    """Stops here for good when the environment says so."""
+    """Wait here forever when the environment names this point."""
     here = f"{stream}:{point}"
     if here not in os.environ.get("TIDEMILL_PAUSE_AT", "").split():
         return

@@ -1,0 +1,198 @@
+"""StreamRecords: the one owner of what is recorded about a stream.
+
+The active checkpoint and its tail, the newest batch in a sink, the next watermark, the lease, the ledger and the
+pins are asked for here and computed nowhere else.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pipelines.streaming import delta_log
+from pipelines.streaming.checkpoint import Tail, read_tail_or_empty
+from pipelines.streaming.names import MAIN_SINK, StreamName
+from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.records.lease import Holder, Lease, assert_highest, holder_of, take
+from pipelines.streaming.records.ledger import Ledger
+from pipelines.streaming.records.manifest import Manifest, read_manifest, write_manifest
+from pipelines.streaming.records.pins import Pins, read_pins, write_pins
+
+FIRST_GENERATION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTable:
+    """A table of a stream.
+
+    Attributes:
+        path: Its folder.
+        table_id: Its id; a table that was recreated has another one.
+        version: Its newest version.
+        newest_batch: The newest batch of the query that it has; None where it has none.
+    """
+
+    path: Path
+    table_id: str
+    version: int
+    newest_batch: int | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The records of a stream at one moment.
+
+    Attributes:
+        records: Where they were read from.
+        manifest: The manifest; None for a stream that has never run.
+        checkpoint: The folder of the active checkpoint.
+        tail: The end of that checkpoint; an empty one where there is none yet.
+    """
+
+    records: "StreamRecords"
+    manifest: Manifest | None
+    checkpoint: Path
+    tail: Tail
+
+    @property
+    def generation(self) -> int:
+        """The number of the active generation."""
+        return FIRST_GENERATION if self.manifest is None else self.manifest.active.number
+
+    @property
+    def query_id(self) -> str | None:
+        """Spark's query id as the manifest has it; None before the first query."""
+        return None if self.manifest is None else self.manifest.active.query_id
+
+    @property
+    def last_commit(self) -> int:
+        """The last committed batch; -1 before the first."""
+        return -1 if self.tail.latest_commit is None else self.tail.latest_commit.batch_id
+
+    @property
+    def next_batch(self) -> int:
+        """The batch after the last one that was planned."""
+        return 0 if self.tail.latest_offset is None else self.tail.latest_offset.batch_id + 1
+
+    @property
+    def next_watermark_ms(self) -> int | None:
+        """The watermark of the next batch, milliseconds since the epoch; None without one."""
+        return self.tail.next_watermark_ms
+
+    @cached_property
+    def main_table(self) -> SinkTable | None:
+        """The main table; None where there is none yet."""
+        return self.records.sink_table(self.tail.query_id)
+
+    @property
+    def ledger_is_behind(self) -> bool:
+        """Whether committed batches have no line in the ledger."""
+        return self.manifest is not None and self.last_commit > self.manifest.active.ledger_batch
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecords:
+    """The records of one stream in one lake. Every call reads anew.
+
+    Attributes:
+        lake: The lake.
+        stream: The stream's name.
+    """
+
+    lake: Lake
+    stream: StreamName
+
+    def snapshot(self) -> Snapshot:
+        """Return the manifest, the active checkpoint and its tail.
+
+        Raises:
+            CheckpointError: The manifest, or a file at the tail, is damaged.
+        """
+        manifest = self.manifest()
+        generation = FIRST_GENERATION if manifest is None else manifest.active.number
+        checkpoint = self.checkpoint(generation)
+        return Snapshot(self, manifest, checkpoint, read_tail_or_empty(checkpoint))
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest; None for a stream that has never run."""
+        return read_manifest(self._manifest_path, self.stream)
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest atomically."""
+        write_manifest(self._manifest_path, manifest)
+
+    def checkpoint(self, generation: int) -> Path:
+        """Return the checkpoint folder of a generation."""
+        return self.lake.checkpoint(self.stream, generation)
+
+    def table(self, sink: str = MAIN_SINK) -> Path:
+        """Return the folder of a sink's table."""
+        return self.lake.table(self.stream, sink)
+
+    def sink_table(self, query_id: str | None, sink: str = MAIN_SINK) -> SinkTable | None:
+        """Return a sink's table and the newest batch of a query in it; None where there is no table.
+
+        Args:
+            query_id: Spark's query id; None where the stream has none yet.
+            sink: The sink's name.
+        """
+        path = self.table(sink)
+        table = delta_log.open_table(path)
+        if table is None:
+            return None
+        newest = None if query_id is None else table.transaction_version(transaction_app_id(query_id, sink))
+        return SinkTable(path, str(table.metadata().id), table.version(), newest)
+
+    @property
+    def control(self) -> Path:
+        """The folder of the control files."""
+        return self.lake.control(self.stream)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The stream's ledger."""
+        return Ledger(self.lake.ledger(self.stream), self.stream)
+
+    def pins(self) -> Pins | None:
+        """Return the pinned versions of the last run; None where there are none."""
+        return read_pins(self._pins_path)
+
+    def write_pins(self, pins: Pins) -> None:
+        """Write the pinned versions of this run."""
+        write_pins(self._pins_path, pins)
+
+    def take_lease(self, run_id: str) -> Lease:
+        """Take the stream's lease.
+
+        Raises:
+            LeaseHeldError: Another run holds it.
+            ConfigurationError: The lake cannot be written.
+        """
+        return take(self._lease_folder, self.stream, run_id)
+
+    def holder(self) -> Holder | None:
+        """Return the holder of the stream's lease; None when it is free."""
+        return holder_of(self._lease_folder)
+
+    def assert_lease(self, epoch: int) -> None:
+        """Raise LeaseLostError unless an epoch of the lease is the highest."""
+        assert_highest(self._lease_folder, self.stream, epoch)
+
+    @property
+    def _lease_folder(self) -> Path:
+        return self.control / "lease"
+
+    @property
+    def _manifest_path(self) -> Path:
+        return self.control / "manifest.json"
+
+    @property
+    def _pins_path(self) -> Path:
+        return self.control / "pins.json"
+
+
+def transaction_app_id(query_id: str, sink: str = MAIN_SINK) -> str:
+    """Return the app id of a sink's Delta transactions: the query id, with the sink's name for further sinks.
+
+    Spark's own Delta sink uses the query id, so that both ways to write a batch share one identity.
+    """
+    return query_id if sink == MAIN_SINK else f"{query_id}/{sink}"

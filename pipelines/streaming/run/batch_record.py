@@ -1,0 +1,145 @@
+"""A line of the ledger, made in one way for a batch that just ended and for one that a killed run committed."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pipelines.streaming.checkpoint import FileAbsentError, OffsetEntry, read_offset
+from pipelines.streaming.delta_log import Commit
+from pipelines.streaming.expectations import OBSERVATION
+from pipelines.streaming.records import BatchRecord, Late
+
+# Stateful operators that count late rows one by one; an aggregation counts groups after a partial aggregation.
+_COUNTS_ROWS = ("dedup", "symmetricHashJoin", "flatMapGroups", "transformWithState", "applyInPandas")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOrigin:
+    """The run, generation and query that a line belongs to."""
+
+    run_id: str
+    generation: int
+    query_id: str
+
+
+def batch_record(
+    origin: BatchOrigin,
+    checkpoint: Path,
+    batch_id: int,
+    *,
+    commit: Commit | None,
+    progress: Mapping[str, Any] | None = None,
+) -> BatchRecord | None:
+    """Return the line of a committed batch, from its offsets, its commit in the main table and its progress.
+
+    Args:
+        origin: The run, generation and query.
+        checkpoint: The checkpoint's folder.
+        batch_id: The batch.
+        commit: The main table's commit that holds the batch; None where it wrote nothing.
+        progress: Spark's progress (Spark guide, "Monitoring Streaming Queries"); None where the run that
+            executed the batch is gone: the line is then marked as reconstructed.
+
+    Returns:
+        The line; None when the checkpoint no longer has the batch's offsets (Spark keeps the last hundred).
+    """
+    try:
+        offsets = read_offset(checkpoint, batch_id)
+    except FileAbsentError:
+        return None
+    try:
+        before = read_offset(checkpoint, batch_id - 1) if batch_id else None
+    except FileAbsentError:
+        before = None
+    live = progress or {}
+    metadata = commit_metadata(commit)
+    observed = _observed(live, OBSERVATION)
+    event_time = live.get("eventTime") or {}
+    operators = live.get("stateOperators") or []
+    dropped = observed.get("dropped")
+    return BatchRecord(
+        batch_id=batch_id,
+        run_id=origin.run_id,
+        generation=origin.generation,
+        query_id=origin.query_id,
+        started_at=live.get("timestamp") or iso(offsets.timestamp_ms),
+        milliseconds=dict(live.get("durationMs") or {}),
+        rows_read=_rows_read(live),
+        rows_written=commit.rows_written if commit else None,
+        rows_quarantined=metadata.get("rows_quarantined"),
+        rows_dropped=dropped if dropped is not None else metadata.get("rows_dropped"),
+        violations={
+            name.removeprefix("violated_"): count or 0
+            for name, count in observed.items()
+            if name.startswith("violated_")
+        }
+        or metadata.get("violations")
+        or {},
+        late=_late(operators) if progress is not None else None,
+        start_offsets=plain_offsets(before) if before else {},
+        end_offsets=plain_offsets(offsets),
+        watermark_ms=offsets.watermark_ms or None,
+        newest_event_ms=_milliseconds(event_time.get("max")),
+        state_rows=sum(o.get("numRowsTotal") or 0 for o in operators) if operators else None,
+        state_bytes=sum(o.get("memoryUsedBytes") or 0 for o in operators) if operators else None,
+        delta_version=commit.version if commit else None,
+        static_versions=metadata.get("static_versions") or {},
+        reconstructed=progress is None,
+    )
+
+
+def commit_metadata(commit: Commit | None) -> Mapping[str, Any]:
+    """Return what Tidemill wrote into a commit's `userMetadata`; empty where it wrote nothing."""
+    if commit is None or not commit.user_metadata:
+        return {}
+    try:
+        metadata = json.loads(commit.user_metadata).get("tidemill", {})
+    except (ValueError, AttributeError):
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def plain_offsets(entry: OffsetEntry) -> dict[str, object]:
+    """Return offsets by source name, as the JSON that Spark wrote."""
+    return {
+        source.name or str(source.index): None if source.raw is None else json.loads(source.raw)
+        for source in entry.sources
+    }
+
+
+def iso(milliseconds: int) -> str:
+    """Return a time in milliseconds since the epoch as ISO-8601 UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _rows_read(progress: Mapping[str, Any]) -> int | None:
+    sources = progress.get("sources")
+    return None if sources is None else sum(source.get("numInputRows") or 0 for source in sources)
+
+
+def _observed(progress: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the metrics of one observation; Spark Connect sends values and a schema instead of an object."""
+    metrics = (progress.get("observedMetrics") or {}).get(name) or {}
+    if set(metrics) == {"values", "schema"}:
+        return dict(
+            zip((field["name"] for field in metrics["schema"]["fields"]), metrics["values"], strict=True)
+        )
+    return metrics
+
+
+def _late(operators: list[Mapping[str, Any]]) -> Late:
+    counts = [(operator, operator.get("numRowsDroppedByWatermark") or 0) for operator in operators]
+    groups = any(
+        count and not str(operator.get("operatorName", "")).startswith(_COUNTS_ROWS)
+        for operator, count in counts
+    )
+    return Late(sum(count for _, count in counts), "groups" if groups else "rows")
+
+
+def _milliseconds(time: str | None) -> int | None:
+    if not time:
+        return None
+    return int(datetime.fromisoformat(time).astimezone(UTC).timestamp() * 1000)

@@ -1,0 +1,127 @@
+"""What must hold before a stream runs: its manifest, checkpoint, table and bindings belong together."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pipelines.streaming import delta_log
+from pipelines.streaming.checkpoint import UNPINNED_PARTITIONS, verify
+from pipelines.streaming.errors import CheckpointError, TerminalError
+from pipelines.streaming.records import Snapshot
+from pipelines.streaming.records.manifest import Manifest
+from pipelines.streaming.sources import Feed
+from pipelines.streaming.target import Target
+
+if TYPE_CHECKING:
+    from pipelines.streaming.stream import Stream
+
+
+def bindings(stream: "Stream", target: Target) -> dict[str, str]:
+    """Return what the target binds the stream's feeds to, by source name."""
+    return {
+        name: str(target.binding(source.name))
+        for name, source in stream.sources.items()
+        if isinstance(source, Feed)
+    }
+
+
+def check(stream: "Stream", snapshot: Snapshot, bound: Mapping[str, str]) -> None:
+    """Check that a run can continue the stream.
+
+    Args:
+        stream: The stream.
+        snapshot: Its records.
+        bound: What the target binds its feeds to, by source name.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged, missing, or not the one that the table was written with.
+        TerminalError: The target binds a feed to another folder or topic than the checkpoint continues.
+    """
+    if snapshot.manifest is None:
+        _check_untouched(stream, snapshot)
+        return
+    _check_bindings(stream, snapshot.manifest, bound)
+    _check_query_id(stream, snapshot)
+    _check_table(stream, snapshot, snapshot.manifest)
+    _check_checkpoint(stream, snapshot)
+
+
+def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
+    """Refuse a table or a checkpoint without a manifest: a second start from zero would count twice."""
+    if snapshot.checkpoint.exists():
+        raise CheckpointError(
+            f"its checkpoint {snapshot.checkpoint} exists and its control folder {snapshot.records.control} is "
+            "missing.",
+            stream=stream.name,
+            fix="restore the control folder from a backup. To start over, move the stream's table, checkpoint "
+            "and ledger away first.",
+        )
+    if delta_log.open_table(snapshot.records.table()) is not None:
+        raise CheckpointError(
+            f"its table {snapshot.records.table()} exists and the checkpoint that wrote it is missing: a first "
+            "run would add every row again.",
+            stream=stream.name,
+            fix="restore the control and checkpoint folders from a backup, or move the table away.",
+        )
+
+
+def _check_bindings(stream: "Stream", manifest: Manifest, bound: Mapping[str, str]) -> None:
+    for source, binding in manifest.active.bindings.items():
+        now = bound.get(source)
+        if now is not None and now != binding:
+            raise TerminalError(
+                f"the target binds {source!r} to {now}, and its checkpoint continues {binding}.",
+                stream=stream.name,
+                fix="bind it back; or use another lake for the new binding; or declare a stream of a new name "
+                "that reads it.",
+            )
+
+
+def _check_query_id(stream: "Stream", snapshot: Snapshot) -> None:
+    known, tail = snapshot.query_id, snapshot.tail
+    if known is not None and tail.query_id is None:
+        raise CheckpointError(
+            f"its checkpoint {snapshot.checkpoint} is missing or has no metadata file. The table has every "
+            "batch that was committed.",
+            stream=stream.name,
+            fix="restore the folder from a backup. To rebuild from the sources, move the stream's table, "
+            "control and ledger folders away as well.",
+        )
+    if known is not None and tail.query_id != known:
+        raise CheckpointError(
+            f"its checkpoint {snapshot.checkpoint} belongs to query {tail.query_id}, and the table was written "
+            f"by query {known}: batches would be counted twice.",
+            stream=stream.name,
+            fix="restore the checkpoint that belongs to the table.",
+        )
+
+
+def _check_table(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> None:
+    known = manifest.active.table_id
+    table = snapshot.main_table if known is not None else None
+    if known is None or (table is not None and table.table_id == known):
+        return
+    state = "is missing" if table is None else "is not the table that the checkpoint was written with"
+    raise CheckpointError(
+        f"its table {snapshot.records.table()} {state}; a run would continue after the rows that are gone.",
+        stream=stream.name,
+        lost="Rows that only the old table had are lost unless it is restored; the sources are unchanged.",
+        fix="restore the table. To rebuild it from the sources, move the stream's checkpoint, control and ledger "
+        "folders away as well.",
+    )
+
+
+def _check_checkpoint(stream: "Stream", snapshot: Snapshot) -> None:
+    """Judge the checkpoint, also against the main table: `verify` is where that is decided."""
+    if snapshot.tail.query_id is None:
+        return
+    table = snapshot.main_table
+    verdict = verify(
+        snapshot.checkpoint, level="quick", sink_batch=None if table is None else table.newest_batch
+    )
+    for finding in verdict.findings:
+        if finding.severity == "error" and finding.code != UNPINNED_PARTITIONS:
+            raise CheckpointError(
+                f"its checkpoint is not sound: {finding.what} ({finding.where}, {finding.code}).",
+                stream=stream.name,
+                fix=finding.fix,
+            )

@@ -1,0 +1,105 @@
+"""Recorder: the bookkeeping of one run of one stream, once per batch: ledger lines and the manifest."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pipelines.streaming import delta_log
+from pipelines.streaming.checkpoint import read_tail_or_empty
+from pipelines.streaming.records import BatchRecord, Snapshot
+from pipelines.streaming.records.lease import Lease
+from pipelines.streaming.records.manifest import Generation, Manifest
+from pipelines.streaming.run.batch_record import BatchOrigin, batch_record
+from pipelines.streaming.run.pause import pause_point
+
+
+class Recorder:
+    """Writes what a run does to a stream.
+
+    Args:
+        snapshot: The stream's records when the run began.
+        manifest: The manifest to continue.
+        run_id: The run.
+        lease: The held lease, checked before each write.
+    """
+
+    def __init__(self, snapshot: Snapshot, manifest: Manifest, *, run_id: str, lease: Lease) -> None:
+        self._records = snapshot.records
+        self._checkpoint = snapshot.checkpoint
+        self._manifest = manifest
+        self._run_id = run_id
+        self._lease = lease
+        self._progress: dict[int, Mapping[str, Any]] = {}
+
+    @property
+    def generation(self) -> Generation:
+        """The active generation as the manifest has it."""
+        return self._manifest.active
+
+    def update(self, **fields: object) -> None:
+        """Change fields of the active generation, and write the manifest where one has changed."""
+        changed = self._manifest.with_active(**fields)
+        if changed != self._manifest or self._records.manifest() is None:
+            self._lease.check()
+            self._manifest = changed
+            self._records.write_manifest(changed)
+
+    def take(self, progress: Iterable[Mapping[str, Any]]) -> None:
+        """Record batches that have ended.
+
+        Args:
+            progress: Spark's progress of batches that are new; an entry without `addBatch` is of a batch that
+                never ran.
+        """
+        ended = {each["batchId"]: each for each in progress if "addBatch" in each.get("durationMs", {})}
+        if ended:
+            self._progress |= ended
+            pause_point("before-ledger", self._records.stream)
+            self.complete()
+
+    def complete(self) -> None:
+        """Write the lines of all committed batches that have none yet."""
+        tail = read_tail_or_empty(self._checkpoint)
+        if tail.latest_commit is None or tail.query_id is None:
+            return
+        last, done = tail.latest_commit.batch_id, self.generation.ledger_batch
+        if last <= done:
+            return
+        missing = [batch for batch in range(done + 1, last + 1) if batch in self._progress]
+        if (
+            len(missing) < last - done
+        ):  # some were committed by a run that was killed, or by an earlier attempt
+            missing = self._records.ledger.missing(self.generation.number, after=done, last_commit=last)
+        self._lease.check()
+        self._records.ledger.append(self._lines(tail.query_id, missing))
+        self.update(ledger_batch=last, query_id=tail.query_id)
+
+    def finish(self, outcome: str, error: str | None = None) -> None:
+        """Record the outcome of the run in the manifest."""
+        self._manifest = self._manifest.with_last_run(self._run_id, outcome, error)
+        self._records.write_manifest(self._manifest)
+
+    def batches(self, *, first: int) -> tuple[BatchRecord, ...]:
+        """Return the run's batches from a batch id on, oldest first, those of earlier attempts included."""
+        lines = (
+            line
+            for line in self._records.ledger.lines(self._run_id)
+            if line.generation == self.generation.number and line.batch_id >= first
+        )
+        return tuple(sorted(lines, key=lambda line: line.batch_id))
+
+    def _lines(self, query_id: str, batches: list[int]) -> list[BatchRecord]:
+        if not batches:
+            return []
+        origin = BatchOrigin(run_id=self._run_id, generation=self.generation.number, query_id=query_id)
+        commits = delta_log.commits_of_batches(self._records.table(), query_id, batches[0])
+        lines = (
+            batch_record(
+                origin,
+                self._checkpoint,
+                batch,
+                commit=commits.get(batch),
+                progress=self._progress.get(batch),
+            )
+            for batch in batches
+        )
+        return [line for line in lines if line is not None]

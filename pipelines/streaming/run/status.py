@@ -1,0 +1,92 @@
+"""Status: where a stream stands, without starting Spark or Dagster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from pipelines.streaming.errors import CheckpointError, TidemillError
+from pipelines.streaming.records import Snapshot, StreamRecords
+from pipelines.streaming.run.plan import decide
+
+if TYPE_CHECKING:
+    from pipelines.streaming.backlog import Backlog
+    from pipelines.streaming.stream import Stream
+    from pipelines.streaming.target import Target
+
+State = Literal["never_run", "idle", "behind", "running", "failed", "corrupt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Where one stream stands.
+
+    Attributes:
+        stream: Its full name.
+        state: `corrupt`: its checkpoint, or its table, is not what the next run needs. `failed`: its last run
+            failed, or one of its sources cannot be read now. `behind`: the next run has something to do.
+        reasons: The reasons for the state, for people.
+        backlog: The backlog by source; None where a source could not be read.
+        watermark_ms: The watermark of the next batch, milliseconds since the epoch; None without one.
+        last_batch: The last committed batch.
+        last_run_at: When the last run that had something to do ended, ISO-8601 UTC.
+        generation: The generation of its checkpoint.
+        state_rows: Rows in state after the last batch.
+    """
+
+    stream: str
+    state: State
+    reasons: Sequence[str] = ()
+    backlog: "Mapping[str, Backlog] | None" = None
+    watermark_ms: int | None = None
+    last_batch: int | None = None
+    last_run_at: str | None = None
+    generation: int | None = None
+    state_rows: int | None = None
+
+
+def status_of(stream: "Stream", target: "Target") -> Status:
+    """Return the status of a stream; whatever is wrong with it becomes its state."""
+    records = StreamRecords(target.lake, stream.name)
+    status = Status(stream=str(stream.name), state="never_run")
+    try:
+        snapshot = records.snapshot()
+        status = _recorded(status, snapshot)
+        decision = decide(stream, target, snapshot)
+    except TidemillError as error:
+        status = replace(status, state=_faulty(status, error), reasons=[str(error)])
+    else:
+        status = replace(status, backlog=decision.backlog)
+        if snapshot.manifest is not None and snapshot.manifest.last_run.get("outcome") == "failed":
+            reason = snapshot.manifest.last_run.get("error") or "its last run failed"
+            status = replace(status, state="failed", reasons=[reason])
+        elif snapshot.query_id is not None:
+            state: State = "idle" if decision.idle else "behind"
+            status = replace(status, state=state, reasons=decision.reasons)
+    holder = records.holder()
+    if holder is not None:  # and a checkpoint that is being written may look damaged for a moment
+        status = replace(status, state="running", reasons=[str(holder)])
+    return status
+
+
+def _recorded(status: Status, snapshot: Snapshot) -> Status:
+    """Add what the manifest, the ledger and the end of the checkpoint record."""
+    if snapshot.manifest is None:
+        return status
+    last_run = snapshot.manifest.last_run
+    newest = snapshot.records.ledger.newest_line(last_run.get("run_id"))
+    commit = snapshot.tail.latest_commit
+    return replace(
+        status,
+        generation=snapshot.generation,
+        last_run_at=last_run.get("ended_at"),
+        last_batch=None if commit is None else commit.batch_id,
+        watermark_ms=snapshot.next_watermark_ms,
+        state_rows=None if newest is None else newest.state_rows,
+    )
+
+
+def _faulty(status: Status, error: TidemillError) -> State:
+    """Return the state of a stream that could not be read to the end."""
+    if isinstance(error, CheckpointError):
+        return "corrupt"
+    return "never_run" if status.generation is None else "failed"
