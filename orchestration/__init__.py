@@ -1,1 +1,1 @@
-"""What runs when: assets, checks and jobs of the pipelines in Dagster, and the command. Imports nothing."""
+"""Dagster definitions of the pipelines, and the `tidemill` command. Imports nothing itself."""

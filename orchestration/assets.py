@@ -1,4 +1,4 @@
-"""streaming_assets(pipeline): one op runs the selected streams of a pipeline and reports each as it ends."""
+"""`streaming_assets(pipeline)`: one op that runs the selected streams of a pipeline and reports each as it ends."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,6 +26,8 @@ from dagster import (
 from orchestration.checks import CHECKPOINT_SOUND, check_results, check_specs, checkpoint_check
 from orchestration.metadata import idle_metadata, result_metadata
 from orchestration.translator import StreamTranslator, stream_specs
+from pipelines.streaming.errors import TidemillError
+from pipelines.streaming.plurals import counted
 from pipelines.streaming.run.pipeline_run import PipelineRun
 from resources.spark import SparkResource
 
@@ -45,18 +47,19 @@ Event = MaterializeResult[None] | AssetCheckResult
 def streaming_assets(
     pipeline: "Pipeline", translator: StreamTranslator | None = None, *, target: "Target | None" = None
 ) -> AssetsDefinition:
-    """The streams of a pipeline as assets of one op, any subset of which runs.
+    """Return the streams of a pipeline as assets of one op that can run any subset of them.
 
-    There is no pool: the lease of each stream is the exclusion, so runs of disjoint streams go side by side.
+    The op has no pool: the lease of each stream excludes a second run, so runs of disjoint streams proceed
+    at the same time.
 
     Args:
         pipeline: The pipeline.
         translator: How a stream becomes an asset spec.
-        target: The target, for what assets show before a run: the table's place and columns, and whether
-            a feed is a topic or a folder. What a run works on is decided by its own `spark` resource.
+        target: The target whose table paths, columns and feed bindings the assets show before a run. A run
+            works on the target of its own `spark` resource.
 
     Raises:
-        DefinitionError: a rule has the name of a check that every stream has.
+        DefinitionError: A rule has the name of a check that every stream has.
     """
     specs = stream_specs(pipeline, translator or StreamTranslator(), target)
     streams = {specs[stream.name].key: stream for stream in pipeline}
@@ -70,14 +73,17 @@ def streaming_assets(
         can_subset=True,
     )
     def run_streams(context: AssetExecutionContext, spark: SparkResource) -> Iterator[Event]:
-        yield from _checks_alone(context, streams, spark.resolved_target.lake)
-        yield from _run(context, streams, spark)
+        try:
+            yield from _standalone_checks(context, streams, spark.resolved_target.lake)
+            yield from _run(context, streams, spark)
+        except TidemillError as error:  # its text says it all; a stack would bury it
+            raise Failure(description=str(error), allow_retries=error.transient) from None
 
     return run_streams
 
 
 def pipeline_job(pipeline: "Pipeline", assets: AssetsDefinition) -> "UnresolvedAssetJobDefinition":
-    """The job that runs a whole pipeline; in one process, because a JVM for each step would take longer."""
+    """Return the job that runs a whole pipeline, in one process: one JVM per step would take longer."""
     return define_asset_job(
         pipeline.name,
         selection=AssetSelection.assets(assets),
@@ -89,14 +95,14 @@ def pipeline_job(pipeline: "Pipeline", assets: AssetsDefinition) -> "UnresolvedA
 def _run(
     context: AssetExecutionContext, streams: "Mapping[AssetKey, Stream]", spark: SparkResource
 ) -> Iterator[Event]:
-    """Runs what is selected; raises at the end if something failed, so that all else is done by then."""
+    """Run the selected streams; raise at the end if one failed, so that all others have ended by then."""
     selected = [stream for key, stream in streams.items() if key in context.selected_asset_keys]
     if not selected:
         return
     keys = {stream.name: key for key, stream in streams.items()}
     run = PipelineRun(selected, target=spark.resolved_target, engine=spark.engine, run_id=context.run.run_id)
     try:
-        # Closing cancels the queries, too, where Dagster gives up between two results.
+        # Closing also cancels the queries where Dagster stops between two results.
         with closing(run.iter_results()) as results:
             for result in results:
                 key = keys[result.stream]
@@ -108,23 +114,23 @@ def _run(
 
 
 def _cancel(context: AssetExecutionContext, results: "list[StreamResult]") -> None:
-    """Says what was canceled, and lets Dagster end the run as canceled.
+    """Log which streams were canceled, and let Dagster end the run as canceled.
 
-    Dagster does so after Terminate only, and takes a bare signal for a failure. Here a signal is as good a
-    request: every stream has stopped in good order, and the next run continues.
+    Dagster does so only after Terminate, and treats a bare signal as a failure. Here a signal is the same
+    request: every stream has stopped properly, and the next run continues.
     """
     for result in results:
         if result.outcome == "canceled":
             context.log.warning("%s", result.error)
-    recorded = context.instance.get_run_by_id(context.run.run_id)
-    if recorded is not None and recorded.status != DagsterRunStatus.CANCELING:
-        context.instance.report_run_canceling(recorded, "The run's process got a signal to stop.")
+    run = context.instance.get_run_by_id(context.run.run_id)
+    if run is not None and run.status != DagsterRunStatus.CANCELING:
+        context.instance.report_run_canceling(run, "The run's process received a signal to stop.")
 
 
 def _report(
     context: AssetExecutionContext, stream: "Stream", key: AssetKey, result: "StreamResult", lake: "Lake"
 ) -> Iterator[Event]:
-    """One stream's result as Dagster's events; Dagster records each at once."""
+    """Yield one stream's result as Dagster events, which Dagster records at once."""
     now = datetime.now(UTC)
     checks = [
         check
@@ -134,18 +140,18 @@ def _report(
     match result.outcome:
         case "updated":
             context.log.info(
-                "%s: %s rows read, %s written, %s batches, %s s",
+                "%s: %s read, %s written, %s, %.1f s",
                 result.stream,
-                result.total("rows_read"),
-                result.total("rows_written"),
-                len(result.batches),
+                counted(result.total("rows_read"), "row"),
+                f"{result.total('rows_written'):,}",
+                counted(len(result.batches), "batch"),
                 result.seconds,
             )
             yield MaterializeResult(
                 asset_key=key,
                 metadata=result_metadata(result, now),
                 check_results=checks,
-                # Without it Dagster derives one from the code and the feeds, and new rows would not show.
+                # Without it, Dagster derives a version from the code and the feeds, which new rows do not change.
                 data_version=DataVersion(f"{result.generation}.{result.table_version}"),
             )
             return
@@ -159,10 +165,10 @@ def _report(
     yield from checks
 
 
-def _checks_alone(
+def _standalone_checks(
     context: AssetExecutionContext, streams: "Mapping[AssetKey, Stream]", lake: "Lake"
 ) -> Iterator[AssetCheckResult]:
-    """Checks that are selected without their asset: a checkpoint can be judged without a run, rows cannot."""
+    """Yield the checks that are selected without their asset: a checkpoint can be verified without a run."""
     for check in context.selected_asset_check_keys:
         if check.asset_key in context.selected_asset_keys:
             continue
@@ -170,25 +176,25 @@ def _checks_alone(
             yield checkpoint_check(check.asset_key, streams[check.asset_key], lake)
         else:
             context.log.warning(
-                "%s of %s is evaluated by a run of the stream only.", check.name, check.asset_key
+                "%s of %s is evaluated only by a run of the stream.", check.name, check.asset_key
             )
 
 
 def _raise_for(results: "list[StreamResult]") -> None:
-    """Fails the op when a stream failed.
+    """Fail the op if a stream failed.
 
     Raises:
-        Failure: names what failed and why, and what was skipped for it. Dagster may retry only where
-            another attempt can help.
+        Failure: With the streams that failed and why, and those that were skipped. Dagster may retry only
+            where a retry can help.
     """
     failed = [result for result in results if result.outcome in ("failed", "canceled")]
     if not failed:
         return
     skipped = [result for result in results if result.outcome == "skipped"]
-    said = [str(result.error) for result in failed]
-    said += [f"{result.stream}: skipped: {result.reason}." for result in skipped]
+    messages = [str(result.error) for result in failed]
+    messages += [f"{result.stream}: skipped: {result.reason}." for result in skipped]
     raise Failure(
-        description="\n".join(said),
+        description="\n".join(messages),
         metadata={
             "tidemill/failed": [str(result.stream) for result in failed],
             "tidemill/skipped": [str(result.stream) for result in skipped],

@@ -1,6 +1,6 @@
-"""Asset checks that a run itself answers: the rules of a stream, its checkpoint, its watermark.
+"""Asset checks of a stream: its rules, its checkpoint and its watermark.
 
-They are evaluated in the op that runs the stream, so they cost no process and no second look at the data.
+The op that runs the stream evaluates them, so they need no further process and do not read the data again.
 """
 
 from collections.abc import Iterator
@@ -11,12 +11,14 @@ from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetK
 
 from pipelines.streaming.checkpoint.verify import verify
 from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import StreamRecords
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pipelines.streaming import Stream
+    from pipelines.streaming.checkpoint.verify import Finding
     from pipelines.streaming.expectations import Expect
     from pipelines.streaming.records.lake import Lake
     from pipelines.streaming.run.results import StreamResult
@@ -27,10 +29,10 @@ EXPECTATION_FAILED = "EXPECTATION_FAILED"  # the error class of a run that a rul
 
 
 def check_specs(stream: "Stream", key: AssetKey) -> list[AssetCheckSpec]:
-    """The checks of a stream: one a rule, and ours.
+    """Return the checks of a stream: one per rule, and those that every stream has.
 
     Raises:
-        DefinitionError: a rule has the name of one of ours.
+        DefinitionError: A rule has the name of a check that every stream has.
     """
     if taken := {CHECKPOINT_SOUND, WATERMARK}.intersection(rule.name for rule in stream.expect):
         raise DefinitionError(
@@ -47,7 +49,7 @@ def check_specs(stream: "Stream", key: AssetKey) -> list[AssetCheckSpec]:
         AssetCheckSpec(
             CHECKPOINT_SOUND,
             asset=key,
-            description="The next run can start from the checkpoint and loses nothing.",
+            description="The next run can start from the checkpoint without losing data.",
         )
     )
     if has_watermark(stream):
@@ -65,17 +67,17 @@ def check_specs(stream: "Stream", key: AssetKey) -> list[AssetCheckSpec]:
 def check_results(
     stream: "Stream", key: AssetKey, result: "StreamResult", lake: "Lake", now: datetime
 ) -> Iterator[AssetCheckResult]:
-    """What a run says to the checks of a stream.
+    """Yield the results of a stream's checks after a run.
 
-    A stream that was skipped says nothing. One that failed speaks of the rule that stopped it and of its
-    checkpoint; its other rules were not evaluated.
+    A skipped stream has none. A failed stream has those of its checkpoint and of the rule that stopped it;
+    its other rules were not evaluated.
 
     Args:
         stream: The stream.
         key: Its asset key.
         result: What the run did to it.
-        lake: The lake, where its checkpoint is.
-        now: The present, which the watermark is compared with.
+        lake: The lake that has its checkpoint.
+        now: The current time, which the watermark is compared with.
     """
     if result.outcome == "skipped":
         return
@@ -88,44 +90,42 @@ def check_results(
 
 
 def checkpoint_check(key: AssetKey, stream: "Stream", lake: "Lake") -> AssetCheckResult:
-    """Whether the next run can start: what `tidemill checkpoint verify --quick` says."""
+    """Return whether the next run can start, as `tidemill checkpoint verify --quick` finds it."""
     try:
         snapshot = StreamRecords(lake, stream.name).snapshot()
         if snapshot.manifest is None:
-            return _checkpoint(key, passed=True, said="The stream has never run.")
+            return _checkpoint(key, passed=True, description="The stream has never run.")
         checkpoint = snapshot.checkpoint
         if snapshot.query_id is None and not checkpoint.exists():
-            return _checkpoint(key, passed=True, said="No checkpoint yet.")
+            return _checkpoint(key, passed=True, description="No checkpoint yet.")
         table = snapshot.main_table
         verdict = verify(checkpoint, level="quick", sink_batch=None if table is None else table.newest_batch)
-    except Exception as error:  # noqa: BLE001 - a check that cannot look must not fail a run that did its work
-        return _checkpoint(key, passed=False, said=f"It could not be judged: {error}")
-    found = [
-        " ".join(
-            filter(
-                None,
-                (f"{each.severity} {each.code}", f"{each.where}:" * bool(each.where), each.what, each.fix),
-            )
-        )
-        for each in verdict.findings
-    ]
-    return _checkpoint(key, passed=verdict.sound, said="\n".join(found) or "Sound.", checkpoint=checkpoint)
+    except Exception as error:  # noqa: BLE001 - a check must not fail a run that did its work
+        return _checkpoint(key, passed=False, description=f"The checkpoint could not be verified: {error}")
+    findings = "\n".join(map(_finding_line, verdict.findings))
+    return _checkpoint(key, passed=verdict.sound, description=findings or "Sound.", checkpoint=checkpoint)
+
+
+def _finding_line(finding: "Finding") -> str:
+    location = f" {finding.where}" if finding.where else ""
+    fix = f" Fix: {finding.fix}" if finding.fix else ""
+    return f"{finding.severity} {finding.code}{location}: {finding.what}{fix}"
 
 
 def _checkpoint(
-    key: AssetKey, *, passed: bool, said: str, checkpoint: "Path | None" = None
+    key: AssetKey, *, passed: bool, description: str, checkpoint: "Path | None" = None
 ) -> AssetCheckResult:
     return AssetCheckResult(
         passed=passed,
         asset_key=key,
         check_name=CHECKPOINT_SOUND,
-        description=said,
+        description=description,
         metadata={} if checkpoint is None else {"tidemill/checkpoint": MetadataValue.path(checkpoint)},
     )
 
 
 def has_watermark(stream: "Stream") -> bool:
-    """Whether a source of the stream has a watermark."""
+    """Return whether a source of the stream has a watermark."""
     return any(source.watermark is not None for source in stream.sources.values())
 
 
@@ -133,23 +133,23 @@ def _expectation(rule: "Expect", key: AssetKey, result: "StreamResult") -> Asset
     violations = sum(batch.violations.get(rule.name, 0) for batch in result.batches)
     stopped = _stopped_by(rule, result)
     if stopped:
-        said = str(result.error)
+        description = str(result.error)
     elif result.outcome == "idle":
-        said = "No new rows."
+        description = "No new rows."
     else:
-        said = f"{violations} of the run's rows violate it ({_consequence(rule)})."
+        description = f"{counted(violations, 'violation')} in this run ({_consequence(rule)})."
     return AssetCheckResult(
         passed=not stopped and violations == 0,
         asset_key=key,
         check_name=rule.name,
         severity=AssetCheckSeverity.ERROR if rule.on_violation == "fail" else AssetCheckSeverity.WARN,
-        description=said,
+        description=description,
         metadata={"tidemill/violations": violations, "tidemill/condition": rule.condition},
     )
 
 
 def _stopped_by(rule: "Expect", result: "StreamResult") -> bool:
-    """Whether this rule stopped the run: its row never reached the table, so nothing was counted."""
+    """Return whether this rule stopped the run; its row never reached the table, so nothing was counted."""
     error = result.error
     return (
         error is not None

@@ -1,4 +1,4 @@
-"""What Dagster loads: the pipelines of the target as assets, and a job for each."""
+"""The code location that Dagster loads: the assets and the job of each pipeline of the target."""
 
 import logging
 
@@ -19,7 +19,7 @@ defs = Definitions(
     assets=[*assets.values(), *external_assets(loaded.pipelines.values(), target=target)],
     jobs=[pipeline_job(pipeline, assets[name]) for name, pipeline in loaded.pipelines.items()],
     resources={"spark": SparkResource()},
-    # One process per run: the streams and your own assets share one JVM instead of starting one each.
+    # One process per run: streams and assets of your own share one JVM instead of starting one each.
     executor=in_process_executor,
     metadata={
         f"tidemill/not_loaded/{failure.entry}": MetadataValue.text(str(failure.error))

@@ -1,7 +1,7 @@
-"""What a run and a table say about themselves in Dagster, under names that stay: the UI plots them as series.
+"""Dagster metadata of a run and of a table, under stable names: the UI plots each number as a series.
 
-Names of ours begin with `tidemill/`; those that begin with `dagster/` are Dagster's own and get a place of
-their own in the UI. docs/dagster.md lists them all.
+Names that begin with `tidemill/` are Tidemill's. Names that begin with `dagster/` are Dagster's own, and the UI
+displays them specially. docs/dagster.md lists them all.
 """
 
 import json
@@ -62,11 +62,11 @@ logger = logging.getLogger(__name__)
 
 
 def result_metadata(result: "StreamResult", now: datetime) -> "Metadata":
-    """What a run did to a stream.
+    """Return what a run did to a stream.
 
     Args:
         result: The result.
-        now: The present, which the watermark's lag is measured against.
+        now: The current time, which the watermark's lag is measured against.
     """
     late = result.late
     metadata: Metadata = {
@@ -79,7 +79,7 @@ def result_metadata(result: "StreamResult", now: datetime) -> "Metadata":
         "tidemill/batches": len(result.batches),
         "tidemill/seconds": result.seconds,
         **{f"tidemill/seconds/{phase}": round(s, 3) for phase, s in result.seconds_by_phase.items()},
-        **_state_of_stream(result, now),
+        **_position(result, now),
     }
     if result.batches:
         metadata["tidemill/start_offsets"] = _offsets(result.batches[0].start_offsets)
@@ -87,39 +87,39 @@ def result_metadata(result: "StreamResult", now: datetime) -> "Metadata":
         metadata["tidemill/last_batches"] = MetadataValue.md(batches_table(result.batches))
     if result.table is not None:
         table = _opened(Path(result.table))
-        metadata |= {**_place(Path(result.table)), **_columns(table), **_size(table)}
+        metadata |= {**_location(Path(result.table)), **_columns(table), **_size(table)}
     return metadata
 
 
 def idle_metadata(result: "StreamResult", now: datetime) -> "Metadata":
-    """Where a stream stands that had nothing to do: no counts, so that plots show runs that did something."""
-    return {"tidemill/reason": result.reason, **_state_of_stream(result, now)}
+    """Return the position of an idle stream, without counts: plots show only runs that did something."""
+    return {"tidemill/reason": result.reason, **_position(result, now)}
 
 
-def standing_metadata(name: "StreamName", lake: "Lake") -> "Metadata":
-    """What is known of a stream's table without a run: where it is, and its columns once it exists."""
+def definition_metadata(name: "StreamName", lake: "Lake") -> "Metadata":
+    """Return what is known of a stream's table without a run: its path, and its columns once it exists."""
     table = lake.table(name)
     return {
         "dagster/table_name": f"{name.pipeline}.{name.stream}",
-        **_place(table),
+        **_location(table),
         **_columns(_opened(table)),
     }
 
 
 def _opened(table: Path) -> "DeltaTable | None":
-    """A table's log, read without a JVM; None where there is no table.
+    """Return a table, read without a JVM; None if it does not exist.
 
-    A table that cannot be read has nothing to say here and a line in the log: it must not keep the code
-    location from loading, nor fail a run that has done its work.
+    A table that cannot be read counts as missing, with a warning in the log: it must neither keep the code
+    location from loading nor fail a run that has done its work.
     """
     try:
         return delta_log.open_table(table)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the table
-        logger.warning("Columns and size of %s are not known: %s", table, error)
+        logger.warning("The columns and the size of %s are unknown: %s", table, error)
         return None
 
 
-def _place(table: Path) -> "Metadata":
+def _location(table: Path) -> "Metadata":
     return {"dagster/uri": table.absolute().as_uri(), "tidemill/table": MetadataValue.path(table)}
 
 
@@ -129,7 +129,7 @@ def _columns(table: "DeltaTable | None") -> "Metadata":
     columns = [
         TableColumn(
             name=column.name,
-            type=type_text(column.type),
+            type=type_string(column.type),
             description=(column.metadata or {}).get("comment"),
             constraints=TableColumnConstraints(nullable=column.nullable),
         )
@@ -139,9 +139,9 @@ def _columns(table: "DeltaTable | None") -> "Metadata":
 
 
 def _size(table: "DeltaTable | None") -> "Metadata":
-    """Rows and bytes by the statistics in the log (10,000 files: 2 ms); tombstones of a merge are rows.
+    """Return rows and bytes by the statistics in the log (2 ms for 10,000 files); tombstones of a merge count.
 
-    Rows that deletion vectors hide are in the statistics, so such a table has no count.
+    Statistics include the rows that deletion vectors hide, so a table that has some gets no row count.
     """
     if table is None:
         return {}
@@ -153,19 +153,19 @@ def _size(table: "DeltaTable | None") -> "Metadata":
     return metadata
 
 
-def type_text(kind: Any) -> str:
-    """A Delta type as Spark's SQL writes it: `struct<file:string,offset:long>`."""
+def type_string(kind: Any) -> str:
+    """Return a Delta type as Spark's SQL writes it: `struct<file:string,offset:long>`."""
     if isinstance(kind, StructType):
-        return f"struct<{','.join(f'{each.name}:{type_text(each.type)}' for each in kind.fields)}>"
+        return f"struct<{','.join(f'{field.name}:{type_string(field.type)}' for field in kind.fields)}>"
     if isinstance(kind, ArrayType):
-        return f"array<{type_text(kind.element_type)}>"
+        return f"array<{type_string(kind.element_type)}>"
     if isinstance(kind, MapType):
-        return f"map<{type_text(kind.key_type)},{type_text(kind.value_type)}>"
+        return f"map<{type_string(kind.key_type)},{type_string(kind.value_type)}>"
     return str(getattr(kind, "type", kind))
 
 
 def batches_table(batches: "Sequence[BatchRecord]") -> str:
-    """The last batches as a markdown table, newest first; what is not known is left empty."""
+    """Return the last batches as a markdown table, newest first; unknown values are empty cells."""
     rows = [
         (
             batch.batch_id,
@@ -189,8 +189,8 @@ def _line(cells: Iterable[object]) -> str:
     return f"| {' | '.join('' if cell is None else str(cell) for cell in cells)} |"
 
 
-def _state_of_stream(result: "StreamResult", now: datetime) -> "Metadata":
-    """Where a stream stands after a run: only what it has."""
+def _position(result: "StreamResult", now: datetime) -> "Metadata":
+    """Return the position of a stream after a run; what the stream does not have is left out."""
     metadata: Metadata = {}
     if result.watermark_ms is not None:
         watermark = datetime.fromtimestamp(result.watermark_ms / 1000, UTC)
@@ -206,5 +206,5 @@ def _state_of_stream(result: "StreamResult", now: datetime) -> "Metadata":
 
 
 def _offsets(by_source: Mapping[str, object]) -> JsonMetadataValue:
-    """Offsets by source; through JSON, because Dagster takes plain dicts and lists only."""
+    """Return offsets by source; through JSON, because Dagster accepts only plain dicts and lists."""
     return MetadataValue.json(json.loads(json.dumps(by_source, default=str)))

@@ -1,4 +1,4 @@
-"""How a stream, and what it reads from outside, becomes a Dagster asset."""
+"""How streams, and the external data that they read, become Dagster assets."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetKey, AssetSpec
 
+from orchestration.asset_keys import folder_key, other_key, pattern_key, topic_key
 from orchestration.code_version import code_version
-from orchestration.metadata import standing_metadata
+from orchestration.metadata import definition_metadata
 from pipelines.streaming import DeltaSource, Feed, FileSource, KafkaSource
 from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.sources import StreamReading
@@ -20,17 +21,18 @@ if TYPE_CHECKING:
     from pipelines.streaming.target import Target
 
 EXTERNAL_GROUP = "sources"
+SOURCE = "tidemill/source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamData:
-    """A stream, as the translator gets it.
+    """A stream, as the translator receives it.
 
     Attributes:
         stream: The stream.
-        inputs: What it reads, as external data or other streams, by their asset keys.
-        kinds: The kinds of what it reads from outside: `kafka`, `file` or `deltalake`.
-        target: The target; None where assets are made without one.
+        inputs: The asset keys of the streams and external data that it reads.
+        kinds: The kinds of the external data that it reads: `kafka`, `file` or `deltalake`.
+        target: The target; None where assets are created without one.
     """
 
     stream: "Stream"
@@ -41,14 +43,15 @@ class StreamData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalData:
-    """What streams read and none of the pipeline's streams writes.
+    """What streams read and no stream of the pipeline writes.
 
     Attributes:
-        path: What identifies it: `("feed", "ad-clicks")`, `("kafka", <cluster>, <topic>)`,
+        path: The parts of its asset key, valid in Dagster whatever the original is (`asset_keys.py`):
+            `("feed", "ad-clicks")`, `("kafka", <cluster>, <topic>)`, `("kafka", <cluster>, "pattern", ...)`,
             `("files", <folders> ...)`, `("delta", <folders> ...)`, or a stream of another pipeline.
-        kind: `kafka`, `file` or `deltalake`; None where only the target knows and there is none.
-        description: It in a few words.
-        metadata: What else is known.
+        kind: `kafka`, `file` or `deltalake`; None where only the target decides and there is none.
+        description: A short description.
+        metadata: Further facts; `tidemill/source` is the topic, pattern or path as it was declared.
     """
 
     path: tuple[str, ...]
@@ -58,7 +61,7 @@ class ExternalData:
 
 
 class StreamTranslator:
-    """Makes asset specs; override `get_asset_spec` to change keys, groups, owners or anything else.
+    """Creates asset specs; override `get_asset_spec` to change keys, groups, owners or anything else.
 
     ```python
     class Ours(StreamTranslator):
@@ -68,9 +71,9 @@ class StreamTranslator:
     """
 
     def get_asset_spec(self, data: StreamData | ExternalData) -> AssetSpec:
-        """The spec of one asset.
+        """Return the spec of one asset.
 
-        A key that is changed here is changed wherever other streams depend on it.
+        A key that is changed here also changes in the dependencies of other streams.
         """
         if isinstance(data, ExternalData):
             return AssetSpec(
@@ -90,7 +93,7 @@ class StreamTranslator:
             owners=stream.owners,
             tags=stream.tags,
             code_version=code_version(stream),
-            metadata={} if data.target is None else standing_metadata(stream.name, data.target.lake),
+            metadata={} if data.target is None else definition_metadata(stream.name, data.target.lake),
             skippable=True,
         )
 
@@ -98,7 +101,10 @@ class StreamTranslator:
 def stream_specs(
     pipeline: "Pipeline", translator: StreamTranslator, target: "Target | None"
 ) -> dict["StreamName", AssetSpec]:
-    """The specs of a pipeline's streams; each is declared after what it reads, so keys are known in time."""
+    """Return the specs of a pipeline's streams, in the order of their declaration.
+
+    A stream is declared after the streams that it reads, so their keys are known.
+    """
     specs: dict[StreamName, AssetSpec] = {}
     for stream in pipeline:
         inputs: dict[AssetKey, None] = {}
@@ -109,7 +115,7 @@ def stream_specs(
                 continue
             for data in external_data(source, target):
                 inputs[translator.get_asset_spec(data).key] = None
-                kinds |= {data.kind} - {None}  # type: ignore[arg-type]  # the None is gone
+                kinds |= {data.kind} if data.kind else set()
         specs[stream.name] = translator.get_asset_spec(
             StreamData(stream=stream, inputs=tuple(inputs), kinds=frozenset(kinds), target=target)
         )
@@ -122,12 +128,12 @@ def external_assets(
     *,
     target: "Target | None" = None,
 ) -> list[AssetSpec]:
-    """One spec for each feed, topic, folder and table that streams read from outside, each once.
+    """Return one spec per feed, topic, folder and table that streams read and no stream writes.
 
     Args:
-        pipelines: All pipelines of the code location; two may read one feed.
-        translator: How assets are made.
-        target: The target; without it nobody knows whether a feed is a topic or a folder.
+        pipelines: All pipelines of the code location; several may read the same feed.
+        translator: How data become assets.
+        target: The target, which decides whether a feed is a topic or a folder; None leaves that open.
     """
     translator = translator or StreamTranslator()
     specs = {}
@@ -142,32 +148,50 @@ def external_assets(
 
 
 def external_data(source: "Source", target: "Target | None") -> "Iterator[ExternalData]":
-    """What a source reads, topic by topic; a reading of another stream is that stream."""
+    """Yield what a source reads, topic by topic; a reading of another stream is that stream."""
     match source:
         case StreamReading():
             yield ExternalData(path=(source.stream.pipeline, source.stream.stream))
         case Feed():
             yield _feed(source, target)
         case KafkaSource():
-            topics = source.subscribe or tuple(source.assign) or (source.subscribe_pattern or "",)
-            for topic in topics:
-                yield ExternalData(
-                    path=("kafka", source.cluster, topic),
-                    kind="kafka",
-                    description=f"Kafka topic {topic} on {source.cluster}.",
-                )
+            yield from _topics(source)
         case FileSource():
             yield ExternalData(
-                path=("files", *_parts(source.path)), kind="file", description=f"{source.describe()}."
+                path=folder_key("files", source.path),
+                kind="file",
+                description=f"{source.describe()}.",
+                metadata={SOURCE: source.path},
             )
         case DeltaSource():
             yield ExternalData(
-                path=("delta", *_parts(source.path)),
+                path=folder_key("delta", source.path),
                 kind="deltalake",
                 description=f"Delta table {source.path}.",
+                metadata={SOURCE: source.path},
             )
         case _:
-            yield ExternalData(path=("source", source.describe()), description=source.describe())
+            description = source.describe()
+            yield ExternalData(
+                path=other_key(description), description=description, metadata={SOURCE: description}
+            )
+
+
+def _topics(source: KafkaSource) -> "Iterator[ExternalData]":
+    if source.subscribe_pattern is not None:
+        yield ExternalData(
+            path=pattern_key(source.cluster, source.subscribe_pattern),
+            kind="kafka",
+            description=f"Kafka topics that match {source.subscribe_pattern} on {source.cluster}.",
+            metadata={SOURCE: source.subscribe_pattern},
+        )
+    for topic in source.subscribe or source.assign:
+        yield ExternalData(
+            path=topic_key(source.cluster, topic),
+            kind="kafka",
+            description=f"Kafka topic {topic} on {source.cluster}.",
+            metadata={SOURCE: topic},
+        )
 
 
 def _feed(feed: Feed, target: "Target | None") -> ExternalData:
@@ -176,7 +200,7 @@ def _feed(feed: Feed, target: "Target | None") -> ExternalData:
         try:
             binding = target.binding(feed.name)
         except ConfigurationError:
-            # A target may bind the feeds of some pipelines only; the run of this stream says what is missing.
+            # A target may bind the feeds of some pipelines only; a run of this stream reports what is missing.
             pass
         else:
             kind = "kafka" if isinstance(binding, TopicBinding) else "file"
@@ -184,8 +208,3 @@ def _feed(feed: Feed, target: "Target | None") -> ExternalData:
     return ExternalData(
         path=("feed", feed.name), kind=kind, description=f"Feed {feed.name}.", metadata=metadata
     )
-
-
-def _parts(path: str) -> list[str]:
-    """The folders of a path or an address, as parts of an asset key."""
-    return [part for part in path.replace("://", "/").split("/") if part]

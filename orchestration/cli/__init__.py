@@ -1,4 +1,4 @@
-"""The `tidemill` command: one module a group, each loaded when it is called."""
+"""The `tidemill` command: one module per group, imported when the group is called."""
 
 import importlib
 import sys
@@ -7,29 +7,30 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-# Group or command -> the module that has it, and one line for the help. A module is imported when its
-# command is called: an idle `tidemill run` takes under a second.
+_SUMMARY = "Run, watch and inspect Structured Streaming pipelines that need no always-on cluster."
+# Group or command -> its module, and one line for the help. The module of a command is imported when the
+# command is called, so that a `tidemill run` without work to do takes less than a second.
 _COMMANDS = {
-    "demo": ("demo", "Generate ad events and run the ads pipeline on them, twice."),
-    "run": ("run", "Run streams that have something to do."),
-    "status": ("status", "What waits, what runs, what is wrong: without starting Spark."),
-    "list": ("listing", "The streams, what they read and what they write."),
-    "checkpoint": ("checkpoint", "Look into checkpoints, judge and compare them."),
-    "debug": ("debug", "The resolved settings and whether everything can be reached."),
-    "jars": ("jars", "The jars that Spark needs, fetched once."),
+    "demo": ("demo", "Run the ads pipeline twice on generated events."),
+    "run": ("run", "Run the streams that have work to do."),
+    "status": ("status", "Show new data, running streams and problems, without starting Spark."),
+    "list": ("listing", "List streams, what they read and what they write."),
+    "checkpoint": ("checkpoint", "Inspect, verify and compare checkpoints."),
+    "debug": ("debug", "Show the resolved settings and test every connection."),
+    "jars": ("jars", "Show or fetch the jars that Spark needs."),
 }
 
 
 class _LazyGroup(TyperGroup):
-    """A group whose commands are imported when they are called."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands, in the order of the help."""
+        """Return the names of all commands, in the order of the help."""
         del ctx
         return list(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, its module imported now."""
+        """Import the module of a command and return the command."""
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
         module, summary = _COMMANDS[cmd_name]
@@ -44,27 +45,27 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Structured Streaming without always-on streams.",
+    help=_SUMMARY,
 )
 
 
 @app.callback()
 def _tidemill() -> None:
-    """Structured Streaming without always-on streams."""
+    """Do nothing before a command: the callback keeps the group a group."""
 
 
 def main() -> None:
-    """The command's entry point: an error of ours is one line on stderr, and an exit status."""
-    from orchestration.cli.options import COULD_NOT_LOOK, INTERRUPTED, WRONG
+    """Run the command; print an error of Tidemill in one line on standard error, and set the exit status."""
+    from orchestration.cli.output import EXIT_INTERRUPTED, EXIT_NOT_DONE, EXIT_PROBLEM, print_problem
     from pipelines.streaming.errors import ConfigurationError, DefinitionError, TidemillError
 
     try:
         status = app(standalone_mode=False)
     except TidemillError as error:
-        typer.secho(f"tidemill: {error}", err=True, fg=typer.colors.RED)
-        sys.exit(COULD_NOT_LOOK if isinstance(error, ConfigurationError | DefinitionError) else WRONG)
+        print_problem(f"tidemill: {error}")
+        sys.exit(EXIT_NOT_DONE if isinstance(error, ConfigurationError | DefinitionError) else EXIT_PROBLEM)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "show"):  # a usage error of the command line
             error.show()

@@ -5,20 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.checkpoint_refs import CheckpointRef, TargetFlags, checkpoint_refs, one_checkpoint_ref
+from orchestration.cli.checkpoint_refs import CheckpointRef, checkpoint_refs, one_checkpoint_ref
 from orchestration.cli.checkpoint_tables import (
     show_differences,
     show_history,
     show_inspections,
     show_verdicts,
 )
-from orchestration.cli.options import WRONG, AsJson, Kafka, LakeFolder, Landing, TargetName, print_json
+from orchestration.cli.output import EXIT_PROBLEM, print_json
+from orchestration.cli.target_flags import TargetFlags, target_flags
 
 if TYPE_CHECKING:
     from pipelines.streaming.checkpoint.verify import Verdict
     from pipelines.streaming.records import BatchRecord
 
-app = typer.Typer(help="Inspect, verify and compare checkpoints.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, verify and compare checkpoints.", no_args_is_help=True, add_completion=False)
 
 Which = Annotated[
     str,
@@ -31,70 +32,57 @@ Which = Annotated[
 
 
 @app.command()
-def inspect(
-    which: Which,
-    *,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
-) -> None:
+@target_flags
+def inspect(which: Which, flags: TargetFlags) -> None:
     """Show the contents of a checkpoint and what the next start does. Exit status: 0, or 2 for no checkpoint."""
     from pipelines.streaming.checkpoint import inspect as inspect_checkpoint
     from pipelines.streaming.checkpoint.document import inspect_document
 
-    refs = checkpoint_refs(which, TargetFlags(target, lake, landing, kafka))
+    refs = checkpoint_refs(which, flags)
     inspections = [inspect_checkpoint(ref.path) for ref in refs]
-    if as_json:
+    if flags.as_json:
         _print_documents(refs, [inspect_document(inspection) for inspection in inspections])
     else:
         show_inspections(inspections)
 
 
 @app.command()
+@target_flags
 def verify(
     which: Which,
     *,
     quick: Annotated[bool, typer.Option("--quick", help="Check only what a start needs.")] = False,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
+    flags: TargetFlags,
 ) -> None:
     """Check that the next start works. Exit status: 0 if it does, 1 for an error, 2 for no checkpoint."""
     from pipelines.streaming.checkpoint.verify.document import verify_document
 
-    refs = checkpoint_refs(which, TargetFlags(target, lake, landing, kafka))
+    refs = checkpoint_refs(which, flags)
     verdicts = [_verified(ref, quick=quick) for ref in refs]
-    if as_json:
+    if flags.as_json:
         _print_documents(refs, [verify_document(verdict) for verdict in verdicts])
     else:
         show_verdicts(verdicts)
     if not all(verdict.sound for verdict in verdicts):
-        raise typer.Exit(WRONG)
+        raise typer.Exit(EXIT_PROBLEM)
 
 
 @app.command()
+@target_flags
 def history(
     which: Which,
     *,
     last: Annotated[int | None, typer.Option("--last", min=1, help="Show only the newest N batches.")] = None,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
+    flags: TargetFlags,
 ) -> None:
     """Show each batch: its time, offsets and watermark, and its rows and seconds if a ledger has them."""
     from pipelines.streaming.checkpoint import history as read_history
     from pipelines.streaming.checkpoint.document import history_document
 
-    ref = one_checkpoint_ref(which, TargetFlags(target, lake, landing, kafka))
+    ref = one_checkpoint_ref(which, flags)
     batches, ledger = read_history(ref.path, last=last), ref.ledger()
     measures = [_measures(ledger.get(batch.batch_id)) for batch in batches]
-    if as_json:
+    if flags.as_json:
         document = history_document(ref.path, batches)
         for batch, measure in zip(document["batches"], measures, strict=True):
             batch.update(measure)
@@ -104,32 +92,23 @@ def history(
 
 
 @app.command()
-def diff(
-    a: Which,
-    b: Which,
-    *,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
-) -> None:
+@target_flags
+def diff(a: Which, b: Which, flags: TargetFlags) -> None:
     """Show the differences between two checkpoints. Exit status: 0 for none, 1 for some, 2 for no checkpoint."""
     from pipelines.streaming.checkpoint import diff as find_differences
     from pipelines.streaming.checkpoint import inspect as inspect_checkpoint
     from pipelines.streaming.checkpoint.document import diff_document
 
-    flags = TargetFlags(target, lake, landing, kafka)
     refs = [one_checkpoint_ref(which, flags) for which in (a, b)]
     first, second = (inspect_checkpoint(ref.path) for ref in refs)
     differences = find_differences(first, second)
-    if as_json:
+    if flags.as_json:
         target_name = refs[0].identity["target"] or refs[1].identity["target"]
         print_json(target=target_name, **diff_document(first, second, differences))
     else:
         show_differences(differences)
     if differences:
-        raise typer.Exit(WRONG)
+        raise typer.Exit(EXIT_PROBLEM)
 
 
 def _verified(ref: CheckpointRef, *, quick: bool) -> "Verdict":

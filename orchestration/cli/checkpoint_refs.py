@@ -1,12 +1,12 @@
 """The checkpoints that `PATH|SELECTION` selects, and what the lake knows about them."""
 
-from dataclasses import dataclass, fields
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from orchestration.cli.options import target_and_streams
+from orchestration.cli.output import print_note
+from orchestration.cli.target_flags import TargetFlags, selected
 from pipelines.streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -15,27 +15,6 @@ if TYPE_CHECKING:
     from pipelines.streaming.records import BatchRecord
     from pipelines.streaming.stream import Stream
     from resources.target.resolve import ResolvedTarget
-
-
-@dataclass(frozen=True, slots=True)
-class TargetFlags:
-    """The target flags of `tidemill run`, so that its command line works here too.
-
-    Attributes:
-        target: The target's name.
-        lake: A lake instead of the target's.
-        landing: The folder that has every feed.
-        kafka: The cluster that has every feed.
-    """
-
-    target: str | None = None
-    lake: Path | None = None
-    landing: Path | None = None
-    kafka: str | None = None
-
-    def __str__(self) -> str:
-        flags = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return "".join(f" --{name} {value}" for name, value in flags if value is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +108,7 @@ def one_checkpoint_ref(which: str, flags: TargetFlags) -> CheckpointRef:
     if len(refs) > 1:
         streams = ", ".join(str(ref.stream.name) for ref in refs if ref.stream)
         raise ConfigurationError(
-            f"{which} selects {len(refs)} checkpoints ({streams}).", fix="Name one stream."
+            f"{which} selects {len(refs)} checkpoints ({streams}).", fix="name one stream."
         )
     return refs[0]
 
@@ -138,11 +117,9 @@ def _selected(which: str, flags: TargetFlags) -> list[CheckpointRef]:
     """Return the active checkpoints of the selected streams."""
     from pipelines.streaming.records import StreamRecords
 
-    resolved, streams = target_and_streams(
-        [which], target=flags.target, lake=flags.lake, landing=flags.landing, kafka=flags.kafka
-    )
+    resolved = flags.resolve()
     refs, absent = [], []
-    for stream in streams:
+    for stream in selected(resolved, [which]):
         records = StreamRecords(resolved.lake, stream.name)
         manifest = records.manifest()
         number = 1 if manifest is None else manifest.active.number
@@ -155,6 +132,6 @@ def _selected(which: str, flags: TargetFlags) -> list[CheckpointRef]:
     if absent:
         message = f"{', '.join(absent)}: no checkpoint yet in {resolved.lake.root}, because no query has run."
         if not refs:
-            raise ConfigurationError(message, fix=f"tidemill run {which}{flags}")
-        typer.secho(message, err=True, fg=typer.colors.YELLOW)
+            raise ConfigurationError(message, fix=f"tidemill run {shlex.quote(which)}{flags}")
+        print_note(message)
     return refs

@@ -1,9 +1,11 @@
 """The output of `tidemill checkpoint` for people: tables, findings and differences."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from orchestration.cli.output import new_table, output_console
+from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -11,13 +13,12 @@ if TYPE_CHECKING:
     from pipelines.streaming.checkpoint import BatchHistory, Difference, Inspection, OperatorView
     from pipelines.streaming.checkpoint.verify import Verdict
 
-_PIPE_WIDTH = 240
 _COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def show_inspections(inspections: "Sequence[Inspection]") -> None:
     """Print the contents of each checkpoint and what its next start does."""
-    console = _console()
+    console = output_console()
     for number, inspection in enumerate(inspections):
         if number:
             console.print()
@@ -26,7 +27,7 @@ def show_inspections(inspections: "Sequence[Inspection]") -> None:
 
 def show_verdicts(verdicts: "Sequence[Verdict]") -> None:
     """Print the findings and the verdict of each checkpoint."""
-    console = _console()
+    console = output_console()
     for number, verdict in enumerate(verdicts):
         if number:
             console.print()
@@ -42,7 +43,7 @@ def show_history(batches: "Sequence[BatchHistory]", measures: Sequence[Mapping[s
     """
     from rich.markup import escape
 
-    table = _table("Batch", "Planned", "Watermark", "Source", "From", "To", "Rows", "Seconds")
+    table = new_table("Batch", "Planned", "Watermark", "Source", "From", "To", "Rows", "Seconds")
     for batch, measure in zip(batches, measures, strict=True):
         name = str(batch.batch_id) if batch.committed else f"{batch.batch_id} (not committed)"
         head = (name, _moment(batch.planned_ms), _watermark(batch.watermark_ms, known=not batch.problem))
@@ -54,33 +55,23 @@ def show_history(batches: "Sequence[BatchHistory]", measures: Sequence[Mapping[s
         for line, cells in enumerate(ranges):
             middle = (escape(cell) for cell in cells)
             table.add_row(*head, *middle, *tail) if line == 0 else table.add_row("", "", "", *middle)
-    _console().print(table)
+    output_console().print(table)
 
 
 def show_differences(differences: "Sequence[Difference]") -> None:
     """Print the differences between two checkpoints."""
     from rich.markup import escape
 
-    console = _console()
+    console = output_console()
     if not differences:
         console.print("No difference.")
         return
-    table = _table("What", "Name", "A", "B")
+    table = new_table("What", "Name", "A", "B")
     for difference in differences:
         sides = (difference.a, difference.b)
         values = (json.dumps(value) if value is not None else "-" for value in sides)
         table.add_row(difference.what, escape(difference.name), *(escape(value) for value in values))
     console.print(table)
-
-
-def _console() -> "Console":
-    """Return a console whose tables wrap on a terminal and keep long lines in a file or a pipe."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PIPE_WIDTH
-    return console
 
 
 def _show_inspection(console: "Console", inspection: "Inspection") -> None:
@@ -108,19 +99,21 @@ def _show_inspection(console: "Console", inspection: "Inspection") -> None:
     console.print(facts)
     if inspection.sources:
         console.print()
-        sources = _table("Source", "Kind", "Read up to")
+        sources = new_table("Source", "Kind", "Read up to")
         for source in inspection.sources:
             sources.add_row(escape(source.key), source.kind, escape(describe_offset(source)))
         console.print(sources)
     if inspection.operators:
         console.print()
-        operators = _table("Operator", "Stores", "Partitions", "Provider", "Version", "Kept", "Files", "Size")
+        operators = new_table(
+            "Operator", "Stores", "Partitions", "Provider", "Version", "Kept", "Files", "Size"
+        )
         for view in inspection.operators:
             operators.add_row(*(escape(cell) for cell in _operator_cells(view)))
         console.print(operators)
     if inspection.conf:
         console.print()
-        pinned = _table("Pinned setting", "Value")
+        pinned = new_table("Pinned setting", "Value")
         for name, value in sorted(inspection.conf.items()):
             pinned.add_row(escape(name), escape(value))
         console.print(pinned)
@@ -158,17 +151,8 @@ def _show_verdict(console: "Console", verdict: "Verdict") -> None:
             console.print(f"    Fix: {escape(finding.fix)}", soft_wrap=True)
     errors = sum(finding.severity == "error" for finding in verdict.findings)
     scope = "what a start needs" if verdict.level == "quick" else "every file"
-    count = f"{errors} error" if errors == 1 else f"{errors} errors"
+    count = counted(errors, "error")
     console.print(f"[green]Sound[/] ({scope} was read)." if verdict.sound else f"[red]{count}[/].")
-
-
-def _table(*columns: str) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def _versions(versions: Sequence[int]) -> str:

@@ -11,15 +11,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from orchestration.cli.options import (
-    WRONG,
-    AsJson,
-    Kafka,
-    LakeFolder,
-    Landing,
-    TargetName,
-    print_json,
-)
+from orchestration.cli.output import EXIT_PROBLEM, print_json
+from orchestration.cli.target_flags import TargetFlags, target_flags
 
 if TYPE_CHECKING:
     from resources.target.resolve import ResolvedTarget
@@ -27,7 +20,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5.0
 CONNECT_PORT, MASTER_PORT = 15002, 7077  # Spark's defaults
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +39,16 @@ class Ping:
 
 
 @app.command()
-def debug(
-    *,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
-) -> None:
+@target_flags
+def debug(flags: TargetFlags) -> None:
     """Print the resolved settings (secrets masked) with their origin, and ping everything that a run needs.
 
     Exit status: 0 everything answers, 1 something does not, 2 the settings cannot be resolved.
     """
-    from resources.target.resolve import resolve
-
-    resolved = resolve(target, lake=lake, landing=landing, kafka=kafka)
+    resolved = flags.resolve()
     settings = resolved.settings()
     pings = [ping() for ping in _pings(resolved)]
-    if as_json:
+    if flags.as_json:
         print_json(
             target=resolved.name,
             settings=[asdict(setting) for setting in settings],
@@ -84,7 +69,7 @@ def debug(
         console = Console(highlight=False)
         console.print(table, "", answers)
     if any(ping.ok is False for ping in pings):
-        raise typer.Exit(WRONG)
+        raise typer.Exit(EXIT_PROBLEM)
 
 
 def _pings(target: "ResolvedTarget") -> list[Callable[[], Ping]]:

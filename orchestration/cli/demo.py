@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestration.cli import demo_broker, demo_generate
-from orchestration.cli.options import INTERRUPTED, WRONG, table_console
+from orchestration.cli.output import EXIT_INTERRUPTED, EXIT_PROBLEM, STREAMS_WIDTH, output_console
 from pipelines.streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SEED = 7
 FILES = 10
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 app.command("generate")(demo_generate.generate)
 app.command("broker")(demo_broker.broker)
 
@@ -49,13 +49,13 @@ def demo(
     from resources.engine.java import require_java
 
     require_java()
-    console = table_console()
+    console = output_console(STREAMS_WIDTH)
     with _inputs(console, kafka=kafka) as inputs:
         for number in ("first", "second"):
             amounts = inputs.more(events)
             console.print(f"[bold]{amounts.records:,} records[/] in {inputs.location}. The {number} run:")
             if not _run(inputs, console):
-                raise typer.Exit(WRONG)
+                raise typer.Exit(EXIT_PROBLEM)
     if not kafka:
         console.print(
             "To see the result: [bold]make ui[/], or [bold]tidemill status[/]. Tables: .tidemill/lake/tables"
@@ -150,7 +150,7 @@ def _run(inputs: _Inputs, console: "Console") -> bool:
         recorded = instance.get_run_by_id(result.run_id)
     if recorded is not None and recorded.status == DagsterRunStatus.CANCELED:
         console.print("Interrupted. No data was lost: the next run continues.")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(EXIT_INTERRUPTED)
     _show(result, console)
     return result.success
 
@@ -182,4 +182,7 @@ def _show(result: "ExecuteInProcessResult", console: "Console") -> None:
     console.print(table)
     if not result.success:
         for event in result.get_step_failure_events():
-            console.print(event.step_failure_data.error_display_string, style="red", markup=False)
+            failure = event.step_failure_data
+            # What Tidemill reports needs no stack; anything else does.
+            message = failure.user_failure_data and failure.user_failure_data.description
+            console.print(message or failure.error_display_string, style="red", markup=False)

@@ -4,7 +4,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from orchestration.cli.options import AsJson, print_json
+from orchestration.cli.output import print_json
+from orchestration.cli.target_flags import AsJson
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli.options import print_json
+from orchestration.cli.output import print_json
+from orchestration.cli.target_flags import AsJson
 from pipelines.streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,15 +28,9 @@ def generate(
     start: Annotated[
         int, typer.Option(help="Continue after so many events; a few impressions then come days late.")
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the amounts for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write the demo's ad events as files, or send them to Kafka, and print what they are.
-
-    Raises:
-        ConfigurationError: neither or both of --out and --kafka, a number out of range, or files that are
-            there already.
-        TransientError: the brokers do not answer.
-    """
+    """Write the demo's ad events as files, or send them to Kafka, and print what they are."""
     from pipelines.ads.generate import generate as write_files
     from pipelines.ads.generate import produce
 

@@ -9,15 +9,15 @@ from typing import NoReturn
 
 import typer
 
-from orchestration.cli.options import INTERRUPTED
+from orchestration.cli.output import EXIT_INTERRUPTED
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """For a `with` block in which the first SIGINT raises as usual, and those after it do nothing.
+    """Let the first SIGINT in a `with` block raise as usual, and ignore those after it.
 
-    The run ends within seconds after the first; an impatient second one would only cost its last words. A
-    process that was started with SIGINT ignored goes on ignoring it.
+    The run ends within seconds after the first one; a second one would only suppress its last messages. A
+    process that was started with SIGINT ignored keeps ignoring it.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -35,15 +35,15 @@ def interruptible() -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def leave_interrupted() -> NoReturn:
-    """Says that the run was interrupted, and ends the process at once.
+def exit_interrupted() -> NoReturn:
+    """Report that the run was interrupted, and end the process at once.
 
     A normal exit would join the threads of the streams, and one of them may still wait for Spark. The JVM ends
     by itself, because its standard input does.
     """
     with suppress(OSError):
         typer.echo(
-            "Interrupted. Nothing was lost; the same command continues where this one stopped.", err=True
+            "Interrupted. No data was lost; the same command continues where this one stopped.", err=True
         )
         sys.stdout.flush()
-    os._exit(INTERRUPTED)
+    os._exit(EXIT_INTERRUPTED)

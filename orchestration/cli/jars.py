@@ -1,23 +1,31 @@
-"""`tidemill jars`: what the JVM needs beyond pyspark, as the cache has it; `tidemill jars fetch` gets it."""
+"""`tidemill jars`: the cache of the jars that Spark needs beyond pyspark; `tidemill jars fetch` fills it."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from orchestration.cli.options import WRONG, AsJson, print_json
+from orchestration.cli.output import EXIT_PROBLEM, output_console, print_json
+from orchestration.cli.target_flags import AsJson
+from pipelines.streaming.plurals import counted
 from resources.jars import BROKER, SPARK
 from resources.jars.cache import Inspection, fetch, inspect
 from resources.jars.sets import JarSet
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 app = typer.Typer(
-    help="The jars that Spark and the development broker need: fetched once, verified, offline."
+    help="Show or fetch the jars that Spark and the development broker need. They are fetched once and verified.",
+    add_completion=False,
 )
 
 
 @app.callback(invoke_without_command=True)
 def show(context: typer.Context, as_json: AsJson = False) -> None:
-    """What the cache has, every file compared with its pinned sum. Exit status 1 if one is damaged."""
+    """Show the cache of jars, and compare every file with its pinned checksum.
+
+    Exit status: 0, or 1 if a file is damaged.
+    """
     if context.invoked_subcommand is None:
         _report((SPARK, BROKER), as_json=as_json)
 
@@ -25,43 +33,47 @@ def show(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command("fetch")
 def fetch_command(
     *,
-    broker: Annotated[bool, typer.Option("--broker", help="Also the development Kafka broker's.")] = False,
+    broker: Annotated[
+        bool, typer.Option("--broker", help="Also fetch the jars of the development Kafka broker.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch what is not there yet, and replace what is damaged."""
-    wanted = (SPARK, BROKER) if broker else (SPARK,)
-    for jar_set in wanted:
+    """Fetch the jars that are missing, and replace those that are damaged."""
+    jar_sets = (SPARK, BROKER) if broker else (SPARK,)
+    for jar_set in jar_sets:
         fetch(jar_set)
-    _report(wanted, as_json=as_json)
+    _report(jar_sets, as_json=as_json)
 
 
 def _report(jar_sets: tuple[JarSet, ...], *, as_json: bool) -> None:
-    found = {jar_set: inspect(jar_set) for jar_set in jar_sets}
+    inspections = {jar_set: inspect(jar_set) for jar_set in jar_sets}
     if as_json:
-        print_json(sets=[_as_record(jar_set, inspection) for jar_set, inspection in found.items()])
+        print_json(sets=[_as_document(jar_set, inspection) for jar_set, inspection in inspections.items()])
     else:
-        console = Console()
-        for jar_set, inspection in found.items():
+        console = output_console()
+        for jar_set, inspection in inspections.items():
             _show(jar_set, inspection, console)
-    if any(inspection.state == "damaged" for inspection in found.values()):
-        raise typer.Exit(WRONG)
+    if any(inspection.state == "damaged" for inspection in inspections.values()):
+        raise typer.Exit(EXIT_PROBLEM)
 
 
-def _as_record(jar_set: JarSet, found: Inspection) -> dict[str, object]:
+def _as_document(jar_set: JarSet, inspection: Inspection) -> dict[str, object]:
+    """Return a set of jars as `jars --json` prints it."""
     return {
         "name": jar_set.name,
-        "state": found.state,
-        "jars": [jar.name for jar in found.jars],
-        "bytes": found.size,
-        "folder": str(found.folder),
-        "faults": list(found.faults),
+        "state": inspection.state,
+        "jars": [jar.name for jar in inspection.jars],
+        "bytes": inspection.size,
+        "folder": str(inspection.folder),
+        "faults": list(inspection.faults),
     }
 
 
-def _show(jar_set: JarSet, found: Inspection, console: Console) -> None:
-    colour = {"ready": "green", "absent": "yellow", "damaged": "red"}[found.state]
-    size = f"{len(found.jars)} jars, {found.size / 1e6:.0f} MB" if found.size else f"{len(found.jars)} jars"
-    console.print(f"Jars for {jar_set.purpose}: [{colour}]{found.state}[/], {size}", highlight=False)
-    fix = () if found.state == "ready" else (f"`{jar_set.fetch_command}` fetches them",)
-    for line in (str(found.folder), *found.faults, *fix):
-        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+def _show(jar_set: JarSet, inspection: Inspection, console: "Console") -> None:
+    color = {"ready": "green", "absent": "yellow", "damaged": "red"}[inspection.state]
+    size = f", {inspection.size / 1e6:.0f} MB" if inspection.size else ""
+    jars = counted(len(inspection.jars), "jar")
+    console.print(f"Jars for {jar_set.purpose}: [{color}]{inspection.state}[/], {jars}{size}")
+    fix = () if inspection.state == "ready" else (f"`{jar_set.fetch_command}` fetches them",)
+    for text in (str(inspection.folder), *inspection.faults, *fix):
+        console.print(f"  {text}", markup=False, soft_wrap=True)

@@ -1,53 +1,39 @@
-"""`tidemill list`: the streams, what they read and what they write, in the order in which they run."""
+"""`tidemill list`: the streams, what they read and what they write."""
 
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from orchestration.cli.options import (
-    AsJson,
-    Exclude,
-    Kafka,
-    LakeFolder,
-    Landing,
-    Selection,
-    TargetName,
-    print_json,
-    table_console,
-    target_and_streams,
-)
+from orchestration.cli.output import STREAMS_WIDTH, new_table, output_console, print_json
+from orchestration.cli.target_flags import StreamFlags, target_flags
+from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
     from pipelines.streaming.sources import Source
     from pipelines.streaming.stream import Stream
     from resources.target.resolve import ResolvedTarget
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("list")
-def show(
-    selection: Selection = None,
-    *,
-    exclude: Exclude = None,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
-) -> None:
-    """The selected streams, what they read and what they write; nothing is looked up but the definitions."""
-    resolved, streams = target_and_streams(
-        selection, exclude, target=target, lake=lake, landing=landing, kafka=kafka
-    )
-    if as_json:
-        print_json(target=resolved.name, streams=[as_document(stream, resolved) for stream in streams])
+@target_flags
+def show(flags: StreamFlags) -> None:
+    """List streams, what they read and what they write, in dependency order.
+
+    Only definitions and settings are read.
+
+    Exit status: 0, or 2 if the settings or definitions are wrong.
+    """
+    target, streams = flags.select()
+    if flags.as_json:
+        print_json(target=target.name, streams=[as_document(stream, target) for stream in streams])
     else:
-        _print(streams, resolved)
+        _print(streams, target)
 
 
 def as_document(stream: "Stream", target: "ResolvedTarget") -> dict[str, Any]:
-    """One stream as `list --json` prints it."""
+    """Return one stream as `list --json` prints it."""
     return {
         "stream": str(stream.name),
         "description": stream.description,
@@ -57,7 +43,7 @@ def as_document(stream: "Stream", target: "ResolvedTarget") -> dict[str, Any]:
                 "reads": source.describe(),
                 "streaming": source.streaming,
                 "upstream": None if source.upstream is None else str(source.upstream),
-                "place": _place(source, target),
+                "binding": _binding(source, target),
             }
             for name, source in stream.sources.items()
         ],
@@ -75,8 +61,8 @@ def as_document(stream: "Stream", target: "ResolvedTarget") -> dict[str, Any]:
     }
 
 
-def _place(source: "Source", target: "ResolvedTarget") -> str | None:
-    """Where the target binds a feed; None for another source, and for a feed that it does not bind."""
+def _binding(source: "Source", target: "ResolvedTarget") -> str | None:
+    """Return the folder or topic that a feed is bound to; None for other sources and for unbound feeds."""
     from pipelines.streaming.errors import ConfigurationError
     from pipelines.streaming.sources import Feed
 
@@ -90,15 +76,13 @@ def _place(source: "Source", target: "ResolvedTarget") -> str | None:
 
 def _print(streams: "tuple[Stream, ...]", target: "ResolvedTarget") -> None:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for column in ("Stream", "Reads", "Writes"):
-        table.add_column(column, overflow="fold", no_wrap=column == "Stream")
+    table = new_table("Stream", "Reads", "Writes", no_wrap=("Stream",))
     for stream in streams:
         reads = "\n".join(source.describe() for source in stream.sources.values())
         writes = "\n".join(type(sink).__name__ for sink in stream.sinks)
         table.add_row(escape(str(stream.name)), escape(reads), escape(writes))
-    console = table_console()
+    console = output_console(STREAMS_WIDTH)
     console.print(table)
-    console.print(f"{len(streams)} streams, target {target.name}, lake {target.lake.root}", markup=False)
+    summary = f"{counted(len(streams), 'stream')}, target {target.name}, lake {target.lake.root}"
+    console.print(summary, markup=False)

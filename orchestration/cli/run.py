@@ -1,4 +1,4 @@
-"""`tidemill run`: the streams that have something to do, and what became of each."""
+"""`tidemill run`: runs the streams that have work to do and prints each result."""
 
 from contextlib import closing
 from datetime import UTC, datetime
@@ -7,30 +7,21 @@ from uuid import uuid4
 
 import typer
 
-from orchestration.cli.interrupt import interruptible, leave_interrupted
-from orchestration.cli.options import (
-    WRONG,
-    AsJson,
-    Exclude,
-    Kafka,
-    LakeFolder,
-    Landing,
-    Selection,
-    TargetName,
-    print_json,
-    target_and_streams,
-)
+from orchestration.cli.interrupt import exit_interrupted, interruptible
+from orchestration.cli.output import EXIT_PROBLEM, print_json, progress_console
+from orchestration.cli.target_flags import StreamFlags, target_flags
+from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.stream import Stream
     from resources.target.resolve import ResolvedTarget
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
-_COLOURS = {
+_COLORS = {
     "updated": "green",
     "idle": "bright_black",
     "failed": "red",
@@ -40,120 +31,104 @@ _COLOURS = {
 
 
 @app.command()
+@target_flags
 def run(
-    selection: Selection = None,
     *,
-    exclude: Exclude = None,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
     parallel: Annotated[
-        int | None, typer.Option(min=1, help="Streams side by side. Default: one a core, at most 4.")
+        int | None,
+        typer.Option(min=1, help="Streams that run at the same time. Default: one per core, at most 4."),
     ] = None,
-    as_json: AsJson = False,
+    flags: StreamFlags,
 ) -> None:
-    """Run the selected streams that have something to do, once, in the order of their dependencies.
+    """Run the selected streams that have work to do, in dependency order.
 
-    Exit status: 0 fine, 1 a stream failed or was skipped, 2 nothing could be looked at, 130 interrupted.
+    Exit status: 0, 1 if a stream failed or was skipped, 2 if the settings are wrong, 130 if interrupted.
     """
-    resolved, streams = target_and_streams(
-        selection, exclude, target=target, lake=lake, landing=landing, kafka=kafka
-    )
+    target, streams = flags.select()
     run_id = new_run_id()
-    results, interrupted = run_streams(resolved, streams, run_id=run_id, parallel=parallel, quiet=as_json)
+    results, interrupted = run_streams(target, streams, run_id=run_id, parallel=parallel, quiet=flags.as_json)
     try:
-        if as_json:
-            print_json(target=resolved.name, run_id=run_id, streams=[as_document(each) for each in results])
+        if flags.as_json:
+            print_json(target=target.name, run_id=run_id, streams=[as_document(result) for result in results])
     finally:
-        if interrupted:  # and perhaps the program that reads the pipe, too
-            leave_interrupted()
+        if interrupted:  # the program that reads the pipe may have been interrupted, too
+            exit_interrupted()
     if any(result.outcome in ("failed", "skipped") for result in results):
-        raise typer.Exit(WRONG)
+        raise typer.Exit(EXIT_PROBLEM)
 
 
 def new_run_id() -> str:
-    """A run's id: when it began, and a part that no other run has."""
+    """Return a run id: the time of the start, and a random part."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
 
 
 def run_streams(
     target: "ResolvedTarget", streams: "Sequence[Stream]", *, run_id: str, parallel: int | None, quiet: bool
 ) -> "tuple[list[StreamResult], bool]":
-    """Runs streams and shows each result as it ends; also whether the run was interrupted.
+    """Run streams and print each result when its stream ends.
 
-    After an interrupt the streams that did not come to their end are canceled; Spark is left to end with the
-    process.
+    An interrupt cancels the streams that have not ended. Spark then ends with the process.
+
+    Returns:
+        The results, and whether the run was interrupted.
     """
-    from rich.console import Console
-
     from pipelines.streaming.run.pipeline_run import PipelineRun
     from resources.engine.engine import SparkEngine
 
-    console = Console(stderr=True, quiet=quiet, highlight=False)
+    console = progress_console(quiet=quiet)
     engine = SparkEngine(target.spark)
-    running = PipelineRun(streams, target=target, engine=engine, run_id=run_id, max_parallel=parallel)
+    pipeline_run = PipelineRun(streams, target=target, engine=engine, run_id=run_id, max_parallel=parallel)
     width = max((len(str(stream.name)) for stream in streams), default=0)
-    shown = 0
+    printed = 0
     try:
         with (
             interruptible(),
-            console.status("looking at what waits ...") as status,
-            closing(running.iter_results()) as results,
+            console.status("checking for work to do ...") as progress,
+            closing(pipeline_run.iter_results()) as results,
         ):
             for result in results:
                 console.print(line(result, width), soft_wrap=True)
-                shown += 1
-                status.update(f"{shown} of {len(streams)} streams done ...")
+                printed += 1
+                progress.update(f"{printed} of {counted(len(streams), 'stream')} done ...")
             engine.stop()
     except KeyboardInterrupt:
-        ended = [*running.finished, *_canceled(streams, running.finished)]
-        for result in ended[shown:]:
+        for result in pipeline_run.finished[printed:]:
             console.print(line(result, width), soft_wrap=True)
-        return ended, True
-    return running.finished, False
-
-
-def _canceled(streams: "Sequence[Stream]", ended: "Sequence[StreamResult]") -> "Iterator[StreamResult]":
-    """The results of the streams that an interrupt kept from starting, or from ending in time."""
-    from pipelines.streaming.errors import CanceledError
-    from pipelines.streaming.run.failure import translated
-    from pipelines.streaming.run.results import StreamResult
-
-    known = {result.stream for result in ended}
-    for stream in streams:
-        if stream.name not in known:
-            yield StreamResult(
-                stream=stream.name, outcome="canceled", error=translated(CanceledError(), stream.name)
-            )
+        return pipeline_run.finished, True
+    return pipeline_run.finished, False
 
 
 def line(result: "StreamResult", width: int) -> str:
-    """One result as a line for people."""
+    """Return one result as a line for people, in rich's markup.
+
+    Args:
+        result: The result.
+        width: The width of the column of streams.
+    """
     from rich.markup import escape
 
-    head = f"[{_COLOURS[result.outcome]}]{result.outcome:>8}[/]  {result.stream!s:<{width}}"
+    head = f"[{_COLORS[result.outcome]}]{result.outcome:>8}[/]  {result.stream!s:<{width}}"
     if result.outcome == "canceled":
-        done = f", {len(result.batches)} batches are committed" if result.batches else ""
-        return f"{head}  the run was interrupted{done}"
+        committed = f", {counted(len(result.batches), 'batch')} committed" if result.batches else ""
+        return f"{head}  the run was interrupted{committed}"
     if result.error is not None:
         return f"{head}  {escape(str(result.error).removeprefix(f'{result.stream}: '))}"
     if result.outcome != "updated":
         return f"{head}  {result.reason}"
     parts = [f"{result.total('rows_read'):,} read", f"{result.total('rows_written'):,} written"]
-    for count, what in (
+    for count, unit in (
         (result.total("rows_quarantined"), "quarantined"),
         (result.total("rows_dropped"), "dropped"),
     ):
         if count:
-            parts.append(f"{count:,} {what}")
+            parts.append(f"{count:,} {unit}")
     if result.late.count:
-        parts.append(f"{result.late.count:,} late {result.late.unit}")
-    return f"{head}  {', '.join(parts)}, {len(result.batches)} batches, {result.seconds:.1f} s"
+        parts.append(counted(result.late.count, f"late {result.late.unit.removesuffix('s')}"))
+    return f"{head}  {', '.join(parts)}, {counted(len(result.batches), 'batch')}, {result.seconds:.1f} s"
 
 
 def as_document(result: "StreamResult") -> dict[str, Any]:
-    """One result as `run --json` prints it."""
+    """Return one result as `run --json` prints it."""
     from pipelines.streaming.run.batch_record import iso
 
     error = result.error

@@ -1,31 +1,28 @@
-"""`tidemill status`: what waits, what runs and what is wrong, without starting Spark or Dagster."""
+"""`tidemill status`: new data, running streams and problems, without starting Spark or Dagster."""
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from orchestration.cli.options import (
-    WRONG,
-    AsJson,
-    Exclude,
-    Kafka,
-    LakeFolder,
-    Landing,
-    Selection,
-    TargetName,
+from orchestration.cli.output import (
+    EXIT_PROBLEM,
+    STREAMS_WIDTH,
+    new_table,
+    output_console,
     print_json,
-    table_console,
-    target_and_streams,
+    print_problem,
 )
+from orchestration.cli.target_flags import StreamFlags, target_flags
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pipelines.streaming.run.status import State, Status
     from resources.target.resolve import ResolvedTarget
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
-_COLOURS: "Mapping[State, str]" = {
+_COLORS: "Mapping[State, str]" = {
     "never_run": "cyan",
     "idle": "bright_black",
     "behind": "yellow",
@@ -36,93 +33,94 @@ _COLOURS: "Mapping[State, str]" = {
 
 
 @app.command()
-def status(
-    selection: Selection = None,
-    *,
-    exclude: Exclude = None,
-    target: TargetName = None,
-    lake: LakeFolder = None,
-    landing: Landing = None,
-    kafka: Kafka = None,
-    as_json: AsJson = False,
-) -> None:
-    """What waits, what runs and what is wrong.
+@target_flags
+def status(flags: StreamFlags) -> None:
+    """Show which streams have new data, which are running, and what is wrong.
 
-    Exit status: 0 fine, 1 a stream failed or is corrupt, 2 nothing could be looked at.
+    Neither Spark nor Dagster is started.
+
+    Exit status: 0, 1 if a stream failed or is corrupt, 2 if the settings or definitions are wrong.
     """
     from pipelines.streaming.run.status import status_of
 
-    resolved, streams = target_and_streams(
-        selection, exclude, target=target, lake=lake, landing=landing, kafka=kafka
-    )
-    found = [status_of(stream, resolved) for stream in streams]
-    if as_json:
-        print_json(target=resolved.name, streams=[as_document(each) for each in found])
-    _print(found, resolved, reasons_only=as_json)
-    if any(each.state in ("failed", "corrupt") for each in found):
-        raise typer.Exit(WRONG)
+    target, streams = flags.select()
+    statuses = [status_of(stream, target) for stream in streams]
+    if flags.as_json:
+        print_json(target=target.name, streams=[as_document(status) for status in statuses])
+    else:
+        _print(statuses, target)
+    _print_problems(statuses)
+    if any(status.state in ("failed", "corrupt") for status in statuses):
+        raise typer.Exit(EXIT_PROBLEM)
 
 
-def as_document(found: "Status") -> dict[str, Any]:
-    """One stream as `status --json` prints it.
+def as_document(status: "Status") -> dict[str, Any]:
+    """Return one stream as `status --json` prints it.
 
-    `backlog` is how many files, messages or table versions wait, over all sources that wake the stream; null
-    where one could not be looked at.
+    `backlog` counts the unread files, messages or table versions of all sources that trigger the stream; it is
+    null where a source could not be read.
     """
+    waiting = None if status.backlog is None else sum(backlog.count for backlog in status.backlog.values())
     return {
-        "stream": found.stream,
-        "state": found.state,
-        "backlog": None if found.backlog is None else sum(each.count for each in found.backlog.values()),
-        "watermark": _watermark(found),
-        "last_batch": found.last_batch,
-        "last_run_at": found.last_run_at,
-        "generation": found.generation,
-        "state_rows": found.state_rows,
+        "stream": status.stream,
+        "state": status.state,
+        "backlog": waiting,
+        "watermark": _watermark(status),
+        "last_batch": status.last_batch,
+        "last_run_at": status.last_run_at,
+        "generation": status.generation,
+        "state_rows": status.state_rows,
     }
 
 
-def _watermark(found: "Status") -> str | None:
+def _watermark(status: "Status") -> str | None:
     from pipelines.streaming.run.batch_record import iso
 
-    return None if found.watermark_ms is None else iso(found.watermark_ms)
+    return None if status.watermark_ms is None else iso(status.watermark_ms)
 
 
-def _short(moment: str | None) -> str | None:
-    """A moment of ISO-8601 UTC to the minute, for people."""
-    return None if moment is None else moment[:16].replace("T", " ")
-
-
-def _print(found: "Sequence[Status]", target: "ResolvedTarget", *, reasons_only: bool) -> None:
-    """A table on stdout, and on stderr what is wrong."""
+def _print(statuses: "Sequence[Status]", target: "ResolvedTarget") -> None:
+    """Print the table for people."""
     from rich.markup import escape
-    from rich.table import Table
 
-    if not reasons_only:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("Stream", "State", "Waiting", "Watermark", "Last run", "Batch", "State rows"):
-            right = column in ("Batch", "State rows")
-            table.add_column(
-                column, overflow="fold", justify="right" if right else "left", no_wrap=column != "Waiting"
-            )
-        for each in found:
-            waiting = "?" if each.backlog is None else ", ".join(str(b) for b in each.backlog.values() if b)
-            cells = (
-                waiting,
-                _short(_watermark(each)),
-                _short(each.last_run_at),
-                each.last_batch,
-                None if each.state_rows is None else f"{each.state_rows:,}",
-            )
-            table.add_row(
-                escape(each.stream),
-                f"[{_COLOURS[each.state]}]{each.state}[/]",
-                *("" if cell is None else str(cell) for cell in cells),
-            )
-        console = table_console()
-        console.print(table)
-        console.print(f"target {target.name}, lake {target.lake.root}, times in UTC", markup=False)
-    for each in found:
-        if each.state in ("failed", "corrupt") or each.backlog is None:
-            # A recorded error begins with the stream's name, another reason does not.
-            why = " ".join(each.reasons).removeprefix(f"{each.stream}: ")
-            typer.secho(f"{each.stream}: {why}", err=True, fg=typer.colors.RED)
+    columns = ("Stream", "State", "Waiting", "Watermark", "Last run", "Batch", "State rows")
+    table = new_table(
+        *columns,
+        right=("Batch", "State rows"),
+        no_wrap=tuple(column for column in columns if column != "Waiting"),
+    )
+    for status in statuses:
+        table.add_row(
+            escape(status.stream), f"[{_COLORS[status.state]}]{status.state}[/]", *map(escape, _cells(status))
+        )
+    console = output_console(STREAMS_WIDTH)
+    console.print(table)
+    console.print(f"target {target.name}, lake {target.lake.root}, times in UTC", markup=False)
+
+
+def _cells(status: "Status") -> tuple[str, ...]:
+    """Return the cells of a stream after its name and state."""
+    backlogs = (
+        None if status.backlog is None else [str(backlog) for backlog in status.backlog.values() if backlog]
+    )
+    return (
+        "?" if backlogs is None else ", ".join(backlogs),
+        _to_the_minute(_watermark(status)),
+        _to_the_minute(status.last_run_at),
+        "" if status.last_batch is None else str(status.last_batch),
+        "" if status.state_rows is None else f"{status.state_rows:,}",
+    )
+
+
+def _to_the_minute(time: str | None) -> str:
+    """Return a time of ISO-8601 in UTC as people read it."""
+    return "" if time is None else time[:16].replace("T", " ")
+
+
+def _print_problems(statuses: "Sequence[Status]") -> None:
+    """Print on standard error why streams failed, are corrupt or could not be read."""
+    for status in statuses:
+        if status.state in ("failed", "corrupt") or status.backlog is None:
+            # A recorded error begins with the stream's name, other reasons do not.
+            reasons = " ".join(status.reasons).removeprefix(f"{status.stream}: ")
+            print_problem(f"{status.stream}: {reasons}")

@@ -7,13 +7,24 @@ from typing import Self
 
 from pipelines.streaming.errors import DefinitionError
 
-# Our own package, and the first parts of the asset keys of what is outside the lake.
-RESERVED_PIPELINES = frozenset({"streaming", "feed", "kafka", "files", "delta"})
+# The job of a pipeline has its name, and Dagster refuses these names for jobs, beside Python's keywords.
+_REFUSED_BY_DAGSTER = (
+    "context conf config meta arg_dict dict input_arg_dict output_arg_dict "
+    "int str float bool input output type"
+)
+# Tidemill's own package, the first parts of the asset keys of external data, and what Dagster refuses.
+RESERVED_PIPELINES = frozenset(
+    {"streaming", "feed", "kafka", "files", "delta", "source", *_REFUSED_BY_DAGSTER.split(), *keyword.kwlist}
+)
 MAX_LENGTH = 80  # a checkpoint path holds two names, and some file systems stop at 255 bytes per name
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _RULE = re.compile(r"[A-Za-z0-9_]+")  # Dagster's rule for the names of asset checks
 _FEED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # Kafka's legal topic characters
+# Dagster's rules for owners and tags (is_valid_owner and normalize_tags(strict=True) of dagster 1.13).
+_OWNER = re.compile(r"\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Z|a-z]{2,7}\b|team:.+", re.DOTALL)
+_TAG_KEY = re.compile(r"([A-Za-z0-9_.-]{1,63}/|dagster/kind/)?[A-Za-z0-9_.-]{1,63}")
+_TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
 
 
 MAIN_SINK = "main"
@@ -104,12 +115,30 @@ def quoted(column: str) -> str:
 
 
 def valid_owner(value: object) -> str:
-    """Return an owner: an e-mail address or `team:<name>`, as Dagster wants it."""
-    if not isinstance(value, str):
-        raise DefinitionError(f"owner {value!r} is not allowed.")
+    """Return an owner, as Dagster accepts it: an e-mail address, or `team:` with a name.
+
+    Raises:
+        DefinitionError: With the value and the rule.
+    """
+    if not isinstance(value, str) or not _OWNER.fullmatch(value):
+        raise DefinitionError(f"owner {value!r} is not allowed: use an e-mail address or 'team:<name>'.")
     return value
 
 
 def valid_tag(key: object, value: object) -> tuple[str, str]:
-    """Return a tag as Dagster wants it."""
-    return str(key), str(value)
+    """Return a tag's key and value, as Dagster accepts them.
+
+    Raises:
+        DefinitionError: With the key or the value, and the rule.
+    """
+    if not isinstance(key, str) or not _TAG_KEY.fullmatch(key):
+        raise DefinitionError(
+            f"tag {key!r} is not allowed: use letters, digits, '_', '-' and '.', at most 63 characters, "
+            "optionally after a namespace of the same form and a slash."
+        )
+    if not isinstance(value, str) or not _TAG_VALUE.fullmatch(value):
+        raise DefinitionError(
+            f"tag {key!r} has the value {value!r}, which is not allowed: use a string of letters, digits, "
+            "'_', '-' and '.', at most 63 characters."
+        )
+    return key, value

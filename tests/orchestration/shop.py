@@ -1,4 +1,4 @@
-"""A small pipeline in a folder of its own, and its lake in every state that `status` knows."""
+"""A small pipeline in its own folder, with its lake in every state that `status` reports."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ class Shop:
 
     @classmethod
     def make(cls, root: Path, monkeypatch) -> "Shop":
-        """The project, made the one that commands find."""
+        """Create the project, as the one that commands find."""
         module = f"shop_{uuid4().hex[:8]}"
         (root / f"{module}.py").write_text(SOURCE, encoding="utf-8")
         config = f'pipelines = ["{module}:shop"]\n[targets.dev]\nlake = "lake"\nlanding = "landing"\n'
@@ -61,18 +61,18 @@ class Shop:
         return resolve()
 
     def land(self, *names: str) -> None:
-        """Files for the feed."""
+        """Write files for the feed."""
         for name in names:
             (self.root / "landing" / "orders" / name).write_text('{"n": 1}\n', encoding="utf-8")
 
     def has_run(self, *names: str, failed: str = "") -> Path:
-        """What one run of `orders` over these files leaves behind; gives the checkpoint."""
+        """Write what one run of `orders` over these files leaves behind, and return the checkpoint."""
         self.land(*names)
         lake = self.target.lake
         checkpoint = lake.checkpoint(ORDERS, 1)
         query_id = str(uuid4())
         addresses = [f"file://{self.root}/landing/orders/{name}" for name in names]
-        logged = [json.dumps({"path": each, "timestamp": 1, "batchId": 0}) for each in addresses]
+        logged = [json.dumps({"path": address, "timestamp": 1, "batchId": 0}) for address in addresses]
         files = {
             "metadata": json.dumps({"id": query_id}),
             "sources/events/0": "\n".join(["v1", *logged]),
@@ -80,9 +80,9 @@ class Shop:
             "commits/0": 'v1\n{"nextBatchWatermarkMs":60000}',
         }
         for name, content in files.items():
-            place = checkpoint / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(content, encoding="utf-8")
+            path = checkpoint / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
         bound = {"events": str(self.target.binding("orders"))}
         manifest = first_manifest(bound).with_active(query_id=query_id, ledger_batch=0)
         error = str(TerminalError(failed, stream=ORDERS)) if failed else None

@@ -21,7 +21,7 @@ from orchestration.assets import pipeline_job, streaming_assets
 from orchestration.checks import CHECKPOINT_SOUND, WATERMARK
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
 from pipelines.streaming.checkpoint.verify import Finding
-from pipelines.streaming.errors import DefinitionError, TerminalError, TransientError
+from pipelines.streaming.errors import ConfigurationError, DefinitionError, TerminalError, TransientError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.lake import Lake
@@ -30,7 +30,7 @@ from pipelines.streaming.run.results import StreamResult
 from resources.spark import SparkResource
 
 CLICKS, UNIQUE, TOTALS = (StreamName("shop", name) for name in ("clicks", "unique_clicks", "totals"))
-TERMINAL = TerminalError("the column is gone.", stream=CLICKS, fix="Put it back.")
+TERMINAL = TerminalError("the column is missing.", stream=CLICKS, fix="Put it back.")
 TRANSIENT = TransientError("the broker is down.", stream=CLICKS)
 RULES = [
     Expect("known", "id IS NOT NULL", on_violation="warn"),
@@ -138,8 +138,8 @@ def materialized(result) -> set[str]:
 
 def checks(result) -> dict[str, bool]:
     return {
-        f"{each.asset_key.path[-1]}:{each.check_name}": each.passed
-        for each in result.get_asset_check_evaluations()
+        f"{check.asset_key.path[-1]}:{check.check_name}": check.passed
+        for check in result.get_asset_check_evaluations()
     }
 
 
@@ -169,21 +169,21 @@ def test_only_selected_streams_run(shop, canned):
     assert canned.asked == [UNIQUE]
 
 
-def test_a_failed_stream_fails_the_op_at_the_end_and_names_what_it_took_along(shop, canned):
+def test_a_failed_stream_fails_the_op_at_the_end_and_names_what_was_skipped_for_it(shop, canned):
     result = canned.run(shop, failed(TERMINAL), updated(TOTALS), skipped(UNIQUE))
     assert not result.success
     assert materialized(result) == {"shop/totals"}
-    said = failure(result)
-    assert said.description.splitlines() == [
-        "shop/clicks: the column is gone. Nothing was lost. Put it back.",
+    reported = failure(result)
+    assert reported.description.splitlines() == [
+        str(TERMINAL),
         "shop/unique_clicks: skipped: shop/clicks did not succeed.",
     ]
-    assert said.metadata["tidemill/failed"].value == ["shop/clicks"]
-    assert said.metadata["tidemill/skipped"].value == ["shop/unique_clicks"]
+    assert reported.metadata["tidemill/failed"].value == ["shop/clicks"]
+    assert reported.metadata["tidemill/skipped"].value == ["shop/unique_clicks"]
 
 
 @pytest.mark.parametrize(("error", "retry"), [(TERMINAL, False), (TRANSIENT, True)])
-def test_dagster_may_retry_only_what_another_attempt_can_help(monkeypatch, shop, canned, error, retry):
+def test_dagster_may_retry_only_where_a_retry_can_help(monkeypatch, shop, canned, error, retry):
     allowed = []
     monkeypatch.setattr(
         "orchestration.assets.Failure",
@@ -193,9 +193,23 @@ def test_dagster_may_retry_only_what_another_attempt_can_help(monkeypatch, shop,
     assert allowed == [retry]
 
 
+def test_a_tidemill_error_in_the_op_is_its_message_without_a_chain_of_stacks(shop, canned, monkeypatch):
+    def resolve(*_: object, **__: object):
+        raise ConfigurationError("There is no target 'x'.", fix="Name another.")
+
+    monkeypatch.setattr("resources.spark.resolve", resolve)
+    result = canned.run(shop)
+    (event,) = (event for event in result.all_events if event.is_step_failure)
+    assert failure(result).description == str(
+        ConfigurationError("There is no target 'x'.", fix="Name another.")
+    )
+    assert event.step_failure_data.error.cause is None
+    assert event.step_failure_data.error.context is None
+
+
 def test_a_failed_stream_is_in_the_compute_log_by_name(shop, canned, capfd):
     canned.run(shop, failed(TERMINAL))
-    assert "shop/clicks: the column is gone." in capfd.readouterr().err
+    assert "shop/clicks: the column is missing." in capfd.readouterr().err
 
 
 def test_every_check_of_every_selected_stream_is_answered(shop, canned):
@@ -214,18 +228,18 @@ def test_every_check_of_every_selected_stream_is_answered(shop, canned):
         for event in result.all_events
         if event.event_type_value == "ASSET_CHECK_EVALUATION_PLANNED"
     }
-    answered = {(each.asset_key, each.check_name) for each in result.get_asset_check_evaluations()}
+    answered = {(check.asset_key, check.check_name) for check in result.get_asset_check_evaluations()}
     assert planned <= answered
 
 
 def test_a_rule_that_keeps_or_drops_warns_and_one_that_stops_is_an_error(shop, canned):
     violations = {"known": 3, "cheap": 1}
     result = canned.run(shop, updated(CLICKS, violations=violations), idle(UNIQUE), idle(TOTALS))
-    found = {each.check_name: each for each in result.get_asset_check_evaluations()}
-    assert found["known"].severity == AssetCheckSeverity.WARN
-    assert found["cheap"].severity == AssetCheckSeverity.WARN
-    assert found["positive"].severity == AssetCheckSeverity.ERROR
-    assert found["known"].metadata["tidemill/violations"].value == 3
+    evaluations = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    assert evaluations["known"].severity == AssetCheckSeverity.WARN
+    assert evaluations["cheap"].severity == AssetCheckSeverity.WARN
+    assert evaluations["positive"].severity == AssetCheckSeverity.ERROR
+    assert evaluations["known"].metadata["tidemill/violations"].value == 3
     assert result.success
 
 
@@ -235,10 +249,10 @@ def test_the_rule_that_stopped_a_run_is_the_one_that_fails(shop, canned):
         stream=CLICKS,
         error_class="EXPECTATION_FAILED",
     )
-    found = checks(canned.run(shop, failed(error)))
-    assert found["clicks:positive"] is False
-    assert "clicks:known" not in found
-    assert found[f"clicks:{CHECKPOINT_SOUND}"] is True
+    passed = checks(canned.run(shop, failed(error)))
+    assert passed["clicks:positive"] is False
+    assert "clicks:known" not in passed
+    assert passed[f"clicks:{CHECKPOINT_SOUND}"] is True
 
 
 @pytest.mark.parametrize(("seconds", "passes"), [(-60, True), (3600, False)])
@@ -248,7 +262,7 @@ def test_a_watermark_in_the_future_fails_its_check(shop, canned, seconds, passes
     assert checks(result)[f"unique_clicks:{WATERMARK}"] is passes
 
 
-def test_findings_of_the_checkpoint_are_what_the_check_says(shop, canned, monkeypatch):
+def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypatch):
     checkpoint = canned.lake.checkpoint(CLICKS, 1)
     checkpoint.mkdir(parents=True)
     StreamRecords(canned.lake, CLICKS).write_manifest(first_manifest({}))
@@ -262,13 +276,13 @@ def test_findings_of_the_checkpoint_are_what_the_check_says(shop, canned, monkey
     monkeypatch.setattr("orchestration.checks.verify", verify)
     result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
     assert asked == [(checkpoint, "quick", None)]
-    (found,) = (
-        each
-        for each in result.get_asset_check_evaluations()
-        if each.check_name == CHECKPOINT_SOUND and each.asset_key.path[-1] == "clicks"
+    (check,) = (
+        check
+        for check in result.get_asset_check_evaluations()
+        if check.check_name == CHECKPOINT_SOUND and check.asset_key.path[-1] == "clicks"
     )
-    assert not found.passed
-    assert found.description == "error empty-file offsets/4: The file is empty. Delete it."
+    assert not check.passed
+    assert check.description == "error empty-file offsets/4: The file is empty. Fix: Delete it."
 
 
 def test_a_checkpoint_that_was_deleted_fails_its_check(shop, canned):
@@ -277,7 +291,7 @@ def test_a_checkpoint_that_was_deleted_fails_its_check(shop, canned):
     assert checks(result)[f"clicks:{CHECKPOINT_SOUND}"] is False
 
 
-def test_a_checkpoint_is_judged_without_a_run_where_only_the_check_is_selected(shop, canned):
+def test_a_checkpoint_is_verified_without_a_run_where_only_the_check_is_selected(shop, canned):
     check = AssetCheckKey(AssetKey(["shop", "clicks"]), CHECKPOINT_SOUND)
     result = canned.run(shop, selection=AssetSelection.checks(check))
     assert result.success
@@ -285,7 +299,7 @@ def test_a_checkpoint_is_judged_without_a_run_where_only_the_check_is_selected(s
     assert checks(result) == {f"clicks:{CHECKPOINT_SOUND}": True}
 
 
-def test_a_rule_must_not_have_the_name_of_our_own_check():
+def test_a_rule_must_not_have_the_name_of_a_check_that_every_stream_has():
     pipeline = Pipeline("shop")
     rule = Expect(CHECKPOINT_SOUND, "true")
     pipeline.stream(source=Feed("f", from_json("id INT")), sink=DeltaAppend(), name="s", expect=[rule])(

@@ -26,7 +26,7 @@ case = Pipeline("case")
 
 @case.stream(source=Feed("numbers", from_json("n INT")), sink=DeltaAppend())
 def slow(events):
-    """Every number, a minute each."""
+    """Every number, after a minute."""
     return events.withColumn("slept", F.expr("java_method('java.lang.Thread', 'sleep', 60000L)"))
 '''
 
@@ -57,12 +57,12 @@ def wait_for(reached, process: subprocess.Popen, log: Path, seconds: float) -> N
 
 def jvms(process: subprocess.Popen) -> list[psutil.Process]:
     """Spark's JVM, or the script that is about to become it."""
-    found = []
+    processes = []
     for child in psutil.Process(process.pid).children(recursive=True):
         with suppress(psutil.Error):
             if "pyspark-shell" in child.cmdline():
-                found.append(child)
-    return found
+                processes.append(child)
+    return processes
 
 
 AFTER = {

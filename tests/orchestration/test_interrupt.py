@@ -1,4 +1,4 @@
-"""Ctrl-C of `tidemill run`, for real: at each moment it ends in seconds, says all, and the next run continues."""
+"""Ctrl-C of `tidemill run`, for real: it ends in seconds, reports all streams, and the next run continues."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def project(tmp_path, monkeypatch) -> Project:
 def assert_ended_well(run: Interrupted, project: Project) -> None:
     assert run.status == 130, run.err
     assert run.seconds < 5
-    assert "Nothing was lost; the same command continues" in run.err
+    assert "No data was lost; the same command continues" in run.err
     for stream in (SLOW, AFTER):
         assert holder_of(project.lake.control(stream) / "lease") is None
     assert not psutil.wait_procs(run.children, timeout=10)[1]
@@ -122,7 +122,7 @@ def test_while_a_query_runs_and_the_next_run_continues(project, engine):
 
     assert_ended_well(run, project)
     streams = json.loads(run.out)["streams"]
-    assert [(each["stream"], each["outcome"], each["error"]["type"]) for each in streams] == [
+    assert [(stream["stream"], stream["outcome"], stream["error"]["type"]) for stream in streams] == [
         ("case/slow", "canceled", "CanceledError"),
         ("case/after", "canceled", "CanceledError"),
     ]
@@ -141,6 +141,6 @@ def test_while_spark_starts(project):
     run = project.interrupted(lambda process: psutil.Process(process.pid).children())
 
     assert_ended_well(run, project)
-    said = [line.split()[:2] for line in run.err.splitlines() if "case/" in line]
-    assert said == [["canceled", "case/slow"], ["canceled", "case/after"]]
+    reported = [line.split()[:2] for line in run.err.splitlines() if "case/" in line]
+    assert reported == [["canceled", "case/slow"], ["canceled", "case/after"]]
     assert not project.lake.checkpoint(SLOW, 1).exists()

@@ -33,7 +33,7 @@ def test_each_stream_with_what_it_reads_and_writes(shop):
                 "reads": "feed orders",
                 "streaming": True,
                 "upstream": None,
-                "place": str(shop.root / "landing/orders"),
+                "binding": str(shop.root / "landing/orders"),
             }
         ],
         "sinks": [
@@ -47,7 +47,7 @@ def test_each_stream_with_what_it_reads_and_writes(shop):
 
 @pytest.mark.usefixtures("shop")
 def test_a_selection():
-    assert [each["stream"] for each in json.loads(run("shop/unique", "--json").stdout)["streams"]] == [
+    assert [stream["stream"] for stream in json.loads(run("shop/unique", "--json").stdout)["streams"]] == [
         "shop/unique"
     ]
     assert len(json.loads(run("shop/orders+", "--json").stdout)["streams"]) == 2
@@ -55,11 +55,11 @@ def test_a_selection():
 
 
 @pytest.mark.usefixtures("shop")
-def test_flags_say_where_feeds_are():
+def test_flags_bind_feeds_and_replace_the_lake():
     document = json.loads(run("shop/orders", "--json", "--kafka", "k:9092", "--lake", "/l").stdout)
 
     (stream,) = document["streams"]
-    assert stream["sources"][0]["place"] == "kafka://k:9092/orders"
+    assert stream["sources"][0]["binding"] == "kafka://k:9092/orders"
     assert stream["sinks"][0]["table"] == "/l/tables/shop/orders"
 
 

@@ -1,4 +1,4 @@
-"""What Dagster is told about a run: names, numbers, and columns of a real Delta table."""
+"""The metadata that Dagster receives of a run: names, numbers, and columns of a real Delta table."""
 
 import json
 from datetime import UTC, datetime
@@ -10,10 +10,10 @@ from deltalake.schema import ArrayType, Field, MapType, PrimitiveType, StructTyp
 
 from orchestration.metadata import (
     batches_table,
+    definition_metadata,
     idle_metadata,
     result_metadata,
-    standing_metadata,
-    type_text,
+    type_string,
 )
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import BatchRecord, Late
@@ -51,7 +51,7 @@ def updated(*batches: BatchRecord, **fields) -> StreamResult:
     return StreamResult(stream=NAME, outcome="updated", batches=batches, seconds=1.5, generation=1, **fields)
 
 
-def test_counts_are_sums_over_the_batches():
+def test_counts_are_totals_over_the_batches():
     metadata = result_metadata(updated(batch(0), batch(1)), NOW)
     assert {name: value for name, value in metadata.items() if isinstance(value, int | float | str)} == {
         "tidemill/rows_read": 20,
@@ -91,7 +91,7 @@ def test_watermark_state_and_version_are_there_where_the_stream_has_them():
     assert not {"tidemill/watermark", "tidemill/state_rows"} & result_metadata(updated(batch(0)), NOW).keys()
 
 
-def test_an_idle_stream_says_where_it_stands_and_counts_nothing():
+def test_an_idle_stream_has_a_position_and_no_counts():
     result = StreamResult(stream=NAME, outcome="idle", reason="nothing new", generation=2, table_version=3)
     assert idle_metadata(result, NOW) == {
         "tidemill/reason": "nothing new",
@@ -125,7 +125,7 @@ def test_the_columns_come_from_the_delta_log(tmp_path):
         }
     )
     write_deltalake(lake.table(NAME), rows)
-    metadata = standing_metadata(NAME, lake)
+    metadata = definition_metadata(NAME, lake)
     schema = metadata["dagster/column_schema"]
     assert "dagster/row_count" not in metadata  # of the moment the definitions were loaded
     assert [(column.name, column.type) for column in schema.columns] == [
@@ -148,11 +148,11 @@ def test_types_are_written_as_spark_writes_them():
     point = StructType(
         [Field("x", PrimitiveType("double")), Field("ys", ArrayType(PrimitiveType("long"), True))]
     )
-    assert type_text(point) == "struct<x:double,ys:array<long>>"
-    assert type_text(MapType(PrimitiveType("string"), point, value_contains_null=True)).startswith(
+    assert type_string(point) == "struct<x:double,ys:array<long>>"
+    assert type_string(MapType(PrimitiveType("string"), point, value_contains_null=True)).startswith(
         "map<string,struct<x:"
     )
-    assert type_text(PrimitiveType("decimal(10,2)")) == "decimal(10,2)"
+    assert type_string(PrimitiveType("decimal(10,2)")) == "decimal(10,2)"
 
 
 def test_a_table_that_cannot_be_read_has_no_columns_and_does_no_harm(tmp_path, caplog):

@@ -127,7 +127,7 @@ def runs(tmp_path_factory) -> list[dict]:
     return json.loads(lines[0].removeprefix("RESULT "))
 
 
-def test_a_run_says_in_numbers_what_it_did(runs):
+def test_a_run_reports_in_numbers_what_it_did(runs):
     assert list(runs[0]["materialized"]) == ["case/numbers"]
     numbers = runs[0]["materialized"]["case/numbers"]
     assert numbers["tidemill/rows_read"] == 4
@@ -166,11 +166,11 @@ def test_a_run_with_nothing_new_materializes_nothing_and_answers_the_checks(runs
     assert runs[2]["checks"] == {"case/numbers/small": True, "case/numbers/checkpoint_sound": True}
 
 
-def test_a_failed_stream_takes_along_what_depends_on_it_and_says_so_by_name(runs):
+def test_a_failed_stream_skips_what_depends_on_it_and_both_are_named(runs):
     assert not runs[0]["success"]
-    (said,) = runs[0]["failures"]
-    assert said.startswith("case/broken: ")
-    assert "case/after: skipped: case/broken did not succeed." in said
+    (description,) = runs[0]["failures"]
+    assert description.startswith("case/broken: ")
+    assert "case/after: skipped: case/broken did not succeed." in description
 
 
 def test_the_error_and_sparks_own_log_are_in_the_compute_log_with_the_streams_name(runs):

@@ -46,10 +46,10 @@ def test_a_stream_that_has_never_run(shop):
 def test_an_idle_stream(shop):
     shop.has_run("a.json", "b.json")
 
-    found = status()
+    stream = status()
 
-    assert found.pop("last_run_at")
-    assert found == {
+    assert stream.pop("last_run_at")
+    assert stream == {
         "stream": "shop/orders",
         "state": "idle",
         "backlog": 0,
@@ -82,15 +82,15 @@ def test_a_running_stream(shop):
     assert status()["state"] == "idle"
 
 
-def test_a_failed_stream_tells_why_and_exits_1(shop):
+def test_a_failed_stream_reports_why_and_exits_1(shop):
     shop.has_run("a.json", failed="the broker was moved.")
 
     result = run("shop/orders")
 
     assert result.exit_code == 1
-    said = " ".join(result.stderr.split())
-    assert "shop/orders: the broker was moved." in said
-    assert said.count("shop/orders") == 1
+    message = " ".join(result.stderr.split())
+    assert "shop/orders: the broker was moved." in message
+    assert message.count("shop/orders") == 1
     assert status()["state"] == "failed"
 
 
@@ -98,21 +98,21 @@ def test_a_damaged_checkpoint_is_corrupt(shop):
     checkpoint = shop.has_run("a.json")
     (checkpoint / "offsets/0").write_text("", encoding="utf-8")
 
-    found = run("shop/orders", "--json")
+    result = run("shop/orders", "--json")
 
-    assert found.exit_code == 1
-    assert json.loads(found.stdout)["streams"][0]["state"] == "corrupt"
-    assert "offsets/0" in found.stderr
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["streams"][0]["state"] == "corrupt"
+    assert "offsets/0" in result.stderr
 
 
-def test_a_checkpoint_that_is_gone_is_corrupt(shop):
+def test_a_missing_checkpoint_is_corrupt(shop):
     checkpoint = shop.has_run("a.json")
     checkpoint.rename(checkpoint.with_name("moved"))
 
     assert (status()["state"], status()["backlog"]) == ("corrupt", None)
 
 
-def test_a_source_that_cannot_be_looked_at(shop):
+def test_a_source_that_cannot_be_read(shop):
     (shop.root / "landing/orders").rmdir()
     result = run("shop/orders", "--json")
     assert result.exit_code == 0
@@ -133,7 +133,8 @@ def test_the_table_for_people(shop):
 def test_neither_spark_nor_dagster_is_started(shop):
     shop.has_run("a.json")
     code = (
-        "import sys; from orchestration.cli.status import status_of; from resources.target.resolve import resolve\n"
+        "import sys; from pipelines.streaming.run.status import status_of\n"
+        "from resources.target.resolve import resolve\n"
         "target = resolve(); states = [status_of(stream, target).state for stream in target.streams()]\n"
         "heavy = {'dagster', 'py4j', 'confluent_kafka', 'pyspark'} & set(sys.modules)\n"
         "print(states, sorted(heavy))"

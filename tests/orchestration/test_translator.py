@@ -1,12 +1,14 @@
-"""Streams as asset specs: keys, dependencies, kinds, code version, and a translator of one's own."""
+"""Streams as asset specs: keys, dependencies, kinds, code version, and a custom translator."""
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey
+from dagster import AssetKey, Definitions
 
+from orchestration.assets import streaming_assets
 from orchestration.code_version import code_version
 from orchestration.translator import ExternalData, StreamTranslator, external_assets, stream_specs
 from pipelines.streaming import (
@@ -23,6 +25,7 @@ from pipelines.streaming import (
 )
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.target import FolderBinding, KafkaCluster, Target, TopicBinding
+from resources.spark import SparkResource
 
 
 def target(root: Path) -> Target:
@@ -79,8 +82,8 @@ def shop() -> Pipeline:
 
 @pytest.fixture
 def specs(tmp_path):
-    found = stream_specs(shop(), StreamTranslator(), target(tmp_path))
-    return {name.stream: spec for name, spec in found.items()}
+    specs = stream_specs(shop(), StreamTranslator(), target(tmp_path))
+    return {name.stream: spec for name, spec in specs.items()}
 
 
 def dependencies(spec) -> set[str]:
@@ -106,7 +109,7 @@ def test_streaming_and_static_upstreams_are_dependencies(specs):
     assert dependencies(specs["joined"]) == {"shop/clicks", "shop/views", "shop/prices"}
 
 
-def test_what_comes_from_outside_is_a_dependency(specs):
+def test_external_data_is_a_dependency(specs):
     assert dependencies(specs["clicks"]) == {"feed/ad-clicks"}
     assert dependencies(specs["outside"]) == {
         "kafka/main/a",
@@ -116,7 +119,7 @@ def test_what_comes_from_outside_is_a_dependency(specs):
     }
 
 
-def test_kinds_tell_what_a_stream_reads_from_outside(specs):
+def test_kinds_name_what_a_stream_reads_from_outside(specs):
     assert specs["clicks"].kinds == {"spark", "deltalake", "file"}
     assert specs["views"].kinds == {"spark", "deltalake", "kafka"}
     assert specs["prices"].kinds == {"spark", "deltalake"}  # nothing binds its feed
@@ -124,17 +127,17 @@ def test_kinds_tell_what_a_stream_reads_from_outside(specs):
     assert specs["outside"].kinds == {"spark", "deltalake", "kafka", "file"}
 
 
-def test_a_table_that_does_not_exist_yet_has_a_place_and_no_columns(specs, tmp_path):
+def test_a_table_that_does_not_exist_yet_has_a_path_and_no_columns(specs, tmp_path):
     metadata = specs["clicks"].metadata
     assert metadata["dagster/table_name"] == "shop.clicks"
     assert metadata["dagster/uri"] == (tmp_path / "tables/shop/clicks").as_uri()
     assert "dagster/column_schema" not in metadata
 
 
-def test_each_outside_place_is_one_external_asset(tmp_path):
+def test_each_external_source_is_one_asset(tmp_path):
     specs = external_assets([shop(), shop()], target=target(tmp_path))
-    found = {spec.key.to_user_string(): spec for spec in specs}
-    assert set(found) == {
+    by_key = {spec.key.to_user_string(): spec for spec in specs}
+    assert set(by_key) == {
         "feed/ad-clicks",
         "feed/ad-views",
         "feed/ad-prices",
@@ -143,9 +146,9 @@ def test_each_outside_place_is_one_external_asset(tmp_path):
         "files/data/in",
         "delta/data/table",
     }
-    assert found["feed/ad-views"].kinds == {"kafka"}
-    assert found["feed/ad-views"].metadata["tidemill/binding"] == "kafka://broker:9092/views"
-    assert "hidden" not in str(found)
+    assert by_key["feed/ad-views"].kinds == {"kafka"}
+    assert by_key["feed/ad-views"].metadata["tidemill/binding"] == "kafka://broker:9092/views"
+    assert "hidden" not in str(by_key)
 
 
 class Prefixed(StreamTranslator):
@@ -156,16 +159,16 @@ class Prefixed(StreamTranslator):
 
 
 def test_a_changed_key_is_changed_wherever_it_is_a_dependency():
-    found = {name.stream: spec for name, spec in stream_specs(shop(), Prefixed(), None).items()}
-    assert found["joined"].key == AssetKey(["prod", "shop", "joined"])
-    assert dependencies(found["joined"]) == {"prod/shop/clicks", "prod/shop/views", "prod/shop/prices"}
-    assert dependencies(found["clicks"]) == {"prod/feed/ad-clicks"}
+    by_name = {name.stream: spec for name, spec in stream_specs(shop(), Prefixed(), None).items()}
+    assert by_name["joined"].key == AssetKey(["prod", "shop", "joined"])
+    assert dependencies(by_name["joined"]) == {"prod/shop/clicks", "prod/shop/views", "prod/shop/prices"}
+    assert dependencies(by_name["clicks"]) == {"prod/feed/ad-clicks"}
     assert {spec.key.path[0] for spec in external_assets([shop()], Prefixed())} == {"prod"}
 
 
 def test_a_stream_of_another_pipeline_is_a_dependency_and_no_external_asset():
     first, second = shop(), Pipeline("audit")
-    second.stream(source=first["clicks"], sink=DeltaAppend(), name="seen")(lambda clicks: clicks)
+    second.stream(source=first["clicks"], sink=DeltaAppend(), name="copied")(lambda clicks: clicks)
     (spec,) = stream_specs(second, Prefixed(), None).values()
     assert dependencies(spec) == {"prod/shop/clicks"}
     assert external_assets([second]) == []
@@ -208,6 +211,63 @@ def test_comments_layout_and_docstrings_do_not_change_the_code_version():
     assert declared(function=same) == declared()
 
 
+class Doubled:
+    """A callable object."""
+
+    def __call__(self, events):
+        """Explained."""
+        return events.union(events)
+
+    def method(self, events):
+        return events
+
+
+def renamed(events, column):
+    return events.withColumnRenamed("id", column)
+
+
+CALLABLES = {
+    "partial": partial(renamed, column="a"),
+    "partial of other arguments": partial(renamed, column="b"),
+    "partial of a partial": partial(partial(renamed), column="c"),
+    "object": Doubled(),
+    "method": Doubled().method,
+    "lambda": lambda events: events.distinct(),
+}
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_any_callable_is_the_function_of_a_loadable_asset(name):
+    pipeline = Pipeline("p")
+    source = {"events": Feed("f", from_json("id STRING"))}
+    pipeline.stream(source=source, sink=DeltaAppend(), name="s")(CALLABLES[name])
+    Definitions.validate_loadable(
+        Definitions(assets=[streaming_assets(pipeline)], resources={"spark": SparkResource()})
+    )
+
+
+def test_each_callable_has_a_code_version_of_its_own():
+    versions = [declared(function=function) for function in CALLABLES.values()]
+    assert len(set(versions)) == len(versions)
+    assert versions == [declared(function=function) for function in CALLABLES.values()]
+
+
+def test_a_docstring_at_the_left_margin_is_no_obstacle():
+    def same(events):
+        """Explained
+        in two lines.
+        """
+        return events
+
+    assert declared(function=same) == declared()
+
+
+def test_a_function_without_source_has_a_code_version():
+    namespace: dict[str, object] = {}
+    exec("def same(events):\n    return events", namespace)  # noqa: S102
+    assert declared(function=namespace["same"])
+
+
 def test_the_code_version_is_the_same_in_another_process(tmp_path):
     root = Path(__file__).parents[2]
     script = tmp_path / "declares.py"
@@ -225,7 +285,7 @@ def stream(events):
 print(code_version(stream))
 """
     )
-    found = {
+    versions = {
         subprocess.run(
             [sys.executable, str(script)],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
@@ -235,4 +295,15 @@ print(code_version(stream))
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(found) == 1
+    assert len(versions) == 1
+
+
+class Plain:
+    """An object that Python prints with its address."""
+
+
+def test_an_object_that_is_printed_with_its_address_is_known_by_its_type():
+    one, other = Plain(), Plain()
+    versions = [declared(function=partial(renamed, column=column)) for column in (one, other)]
+    assert str(one) != str(other)
+    assert versions[0] == versions[1]

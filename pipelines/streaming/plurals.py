@@ -1,0 +1,13 @@
+"""Counted nouns: "1 batch", "2 batches"."""
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and its noun, such as `1 batch` or `1,200 rows`.
+
+    Args:
+        count: The number.
+        noun: A regular noun in the singular.
+    """
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith(('s', 'x', 'z', 'ch', 'sh')) else 's'}"
