@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv python java jars demo test ui lint format campaign damage bench lock pin-jars clean
+.PHONY: help venv python java jars demo test quick ui lint format campaign damage bench lock pin-jars clean
 
 # The first Python that will do; `make demo PYTHON=/path/to/python` names another.
 SUITS = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -12,7 +12,7 @@ READY := .venv/.ready
 BIN := .venv/bin
 # Options for the tool behind a target: `make test ARGS="-k lease -x"`.
 ARGS ?=
-# Processes that share the tests; each has a Spark of its own and needs about 3 GB.
+# Processes that share the tests. In `make test` each has a Spark of its own and needs about 3 GB.
 WORKERS ?= 2
 
 help: ## this list
@@ -24,6 +24,9 @@ demo: java jars ## generate events and run the whole `ads` pipeline on them twic
 test: java $(READY) ## the tests
 	$(BIN)/tidemill jars fetch --broker
 	$(BIN)/python -m pytest -m "not campaign" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+quick: $(READY) ## the tests that need no JVM, in less than a minute
+	$(BIN)/python -m pytest -m "not jvm and not campaign" -n $(WORKERS) $(ARGS)
 
 # Dagster takes its instance's settings from DAGSTER_HOME and nowhere else: a link makes ours the ones in use.
 ui: java jars ## Dagster's UI on http loopback, port 3000

@@ -23,7 +23,7 @@ from pipelines.streaming.checkpoint.schema_file import parse_schema
 from resources.dev.broker import Broker
 from tests.streaming.checkpoint import environments, handmade
 
-pytestmark = pytest.mark.timeout(1200)  # the first test makes the checkpoints
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1200)]  # the first test makes the checkpoints
 
 SOME = ["stateless-named", "windows-changelog", "windows-ids", "with-state"]
 REST = [
