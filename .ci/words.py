@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# A word may be a part of an identifier: `_` ends it like a space.
+# Whole words and phrases, in any case. A word inside an identifier such as `test_a_word` does not count.
 INSTEAD = {
     r"mend(s|ed|ing)?": "fix",
     r"anew": "again; recreated",
@@ -40,7 +40,7 @@ INSTEAD = {
 NAMES = r"found|each|seen|said|told|meant|place"
 VARIABLE = re.compile(rf"^\s*({NAMES})(: [^=]+)? = |\bfor ({NAMES}) in\b|\b({NAMES}) := |\bas ({NAMES}):")
 PHRASES = [
-    (re.compile(rf"(?<![A-Za-z0-9])({words})(?![A-Za-z0-9])", re.IGNORECASE), use)
+    (re.compile(rf"\b({words})\b", re.IGNORECASE), use)
     for words, use in INSTEAD.items()
 ]
 
