@@ -39,10 +39,7 @@ INSTEAD = {
 # Words that name how a value was obtained and not the value.
 NAMES = r"found|each|seen|said|told|meant|place"
 VARIABLE = re.compile(rf"^\s*({NAMES})(: [^=]+)? = |\bfor ({NAMES}) in\b|\b({NAMES}) := |\bas ({NAMES}):")
-PHRASES = [
-    (re.compile(rf"\b({words})\b", re.IGNORECASE), use)
-    for words, use in INSTEAD.items()
-]
+PHRASES = [(re.compile(rf"\b({words})\b", re.IGNORECASE), use) for words, use in INSTEAD.items()]
 
 
 def faults(path: Path) -> list[str]:
