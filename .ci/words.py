@@ -34,7 +34,7 @@ INSTEAD = {
     r"texts|a text(?! (file|column|source|record))": "string, line",
     r"(one|two|once|twice|files|rows|records|lines|commits|tasks|change|jvm|session|process) a "
     r"(micro-batch|batch|stream|report|version|run|feed|file|record|line|process|core|ad|second)": "per",
-    r"1 (batches|rows|files|streams|records|messages|versions|seconds|findings)": "the singular",
+    r"(?<![.,])1 (batches|rows|files|streams|records|messages|versions|seconds|findings)": "the singular",
 }
 # Words that name how a value was obtained and not the value.
 NAMES = r"found|each|seen|said|told|meant|place"
