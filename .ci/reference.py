@@ -178,17 +178,12 @@ def _table(rows: list[Row]) -> list[str]:
 
 
 def _attribute_rows(public: griffe.Class, *, with_defaults: bool) -> list[Row]:
-    attributes = [public.all_members[name] for name in _described(public)]
-    described = _described(public)
-    return [
-        Row(
-            attribute.name,
-            _type(attribute, public),
-            _default(attribute.value, public) if with_defaults else "",
-            described[attribute.name],
-        )
-        for attribute in attributes
-    ]
+    rows = []
+    for name, text in _described(public).items():
+        attribute = public.all_members[name]
+        default = _default(attribute.value, public) if with_defaults else ""
+        rows.append(Row(name, _type(attribute, public), default, text))
+    return rows
 
 
 def _argument_rows(function: griffe.Function, described: dict[str, str]) -> list[Row]:
@@ -200,19 +195,10 @@ def _argument_rows(function: griffe.Function, described: dict[str, str]) -> list
             continue
         if described and name not in described:
             raise SystemExit(f"{function.path}: the argument {name!r} has no description.")
-        starred = argument.kind is griffe.ParameterKind.var_positional
-        rows.append(
-            Row(
-                f"*{name}" if starred else name,
-                _type(argument, function),
-                "any number"
-                if starred
-                else "required"
-                if argument.required
-                else _default(argument.default, function),
-                described.get(name, ""),
-            )
-        )
+        default = "required" if argument.required else _default(argument.default, function)
+        if argument.kind is griffe.ParameterKind.var_positional:
+            name, default = f"*{name}", "any number"
+        rows.append(Row(name, _type(argument, function), default, described.get(argument.name, "")))
     return rows
 
 

@@ -1,6 +1,7 @@
 """The pages are true: links resolve, code runs, flags and JSON keys are those of the command."""
 
 import ast
+import inspect
 import json
 import re
 import runpy
@@ -113,12 +114,7 @@ def test_the_code_of_a_page_runs_and_needs_no_jvm(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("page", "test"), TESTS)
 def test_the_tests_of_a_page_pass(page, test, request):
     run = names_of(page)[test]
-    run(
-        **{
-            name: request.getfixturevalue(name)
-            for name in run.__code__.co_varnames[: run.__code__.co_argcount]
-        }
-    )
+    run(*map(request.getfixturevalue, inspect.signature(run).parameters))
 
 
 def test_the_pages_with_tests_are_found():
