@@ -1,77 +1,85 @@
-# What to do with a clone. Needs Python 3.11+ and Java 17+, everything else is fetched: `make help`.
+# The commands of a clone; `make help` lists them. They need Python 3.11+ and Java 17+ and fetch everything else.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv python java jars demo test ui lint format campaign damage bench lock pin-jars clean
+.PHONY: help venv python java jars demo test quick ui lint format reference \
+	campaign damage bench lock pin-jars clean
 
-# The first Python that will do; `make demo PYTHON=/path/to/python` names another.
-SUITS = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
-PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
-	$$each -c '$(SUITS)' >/dev/null 2>&1 && echo $$each && break; done)
+# The first suitable Python; `make demo PYTHON=/path/to/python` names another one.
+IS_SUITABLE = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c '$(IS_SUITABLE)' >/dev/null 2>&1 && echo $$name && break; done)
 READY := .venv/.ready
 BIN := .venv/bin
 # Options for the tool behind a target: `make test ARGS="-k lease -x"`.
 ARGS ?=
-# Processes that share the tests; each has a Spark of its own and needs about 3 GB.
+# Processes that share the tests. In `make test` each has a Spark of its own and needs about 3 GB.
 WORKERS ?= 2
 
-help: ## this list
+help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: java jars ## generate events and run the whole `ads` pipeline on them twice, through Dagster
+demo: java jars ## generate ad events and run the pipeline `ads` on them twice, through Dagster
 	$(BIN)/tidemill demo $(ARGS)
 
-test: java $(READY) ## the tests
+test: java $(READY) ## run the tests
 	$(BIN)/tidemill jars fetch --broker
 	$(BIN)/python -m pytest -m "not campaign" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# Dagster takes its instance's settings from DAGSTER_HOME and nowhere else: a link makes ours the ones in use.
-ui: java jars ## Dagster's UI on http loopback, port 3000
+quick: $(READY) ## run the tests that need no JVM, in less than a minute
+	$(BIN)/python -m pytest -m "not jvm and not campaign" -n $(WORKERS) $(ARGS)
+
+# Dagster reads the settings of its instance from DAGSTER_HOME only, so ours are linked into that folder.
+ui: java jars ## start Dagster's UI on http loopback, port 3000
 	@mkdir -p .tidemill/dagster && ln -sf "$(CURDIR)/dagster.yaml" .tidemill/dagster/dagster.yaml
 	DAGSTER_HOME="$(CURDIR)/.tidemill/dagster" $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 $(ARGS)
 
-lint: $(READY) ## ruff, mypy and the import contracts; changes nothing
+lint: $(READY) ## run ruff, mypy, the import contracts and the list of banned words; changes nothing
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/words.py
 
-format: $(READY) ## let ruff format and fix what it can
+format: $(READY) ## format the code and let ruff fix what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-campaign: java $(READY) ## the long tests, and ten thousand cases of each that hypothesis draws
+reference: $(READY) ## write docs/reference.md from the docstrings
+	$(BIN)/python .ci/reference.py
+
+campaign: java $(READY) ## run the long tests, and ten thousand cases of each hypothesis test
 	$(BIN)/tidemill jars fetch --broker
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
 
-damage: java $(READY) ## the damage campaign: `verify` against Spark on damaged checkpoints, into docs/damage.md; takes hours
+damage: java $(READY) ## damage every file of many checkpoints and write docs/damage.md; takes hours
 	$(BIN)/tidemill jars fetch --broker
 	$(BIN)/python -m bench.damage.campaign
 	$(BIN)/python -m bench.damage.campaign --spark 3.5
 	$(BIN)/python -m bench.damage.report
 
-bench: java jars ## the measurements of docs/performance.md
+bench: java jars ## measure the numbers of docs/performance.md
 	@set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS); done
 
 jars: $(READY)
 	$(BIN)/tidemill jars fetch
 
-venv: $(READY) ## .venv from requirements.lock, every file checked against its hash
+venv: $(READY) ## create .venv from requirements.lock, every file checked against its hash
 
-# Both are told in one line before anything is made, with the way to get what is missing.
+# Each prints one line about what is missing and how to get it, before anything is created.
 python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.14 is needed; python3 is $$(python3 -V 2>&1)." \
 		"Debian, Ubuntu: sudo apt install python3 python3-venv; macOS: brew install python@3.13;" \
 		"or name one: make PYTHON=/path/to/python" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments." \
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot create virtual environments." \
 		"Debian, Ubuntu: sudo apt install python3-venv" >&2; exit 1; }
 
 java: python
 	@$(PYTHON) resources/engine/java.py
 
-# pyspark comes as source. Its build tool is taken from the lock, like everything: a build in isolation would
-# take whatever is newest. uv does in half a minute what takes pip two; but uv does not read pip's settings,
-# so where those are what leads to an index, pip does it.
+# pyspark is a source package. Its build tool comes from the lock, like everything else: a build in isolation would
+# use the newest release. uv takes half a minute where pip takes two, but it does not read pip's settings, so pip
+# installs the lock where uv cannot reach an index.
 $(READY): requirements.lock pyproject.toml | python
 	$(PYTHON) -m venv .venv
 	@awk '/^[^ #]/ { wanted = /^(uv|setuptools)==/ } wanted' requirements.lock > .venv/first.lock
@@ -82,12 +90,12 @@ $(READY): requirements.lock pyproject.toml | python
 	$(BIN)/uv pip install --quiet --python .venv --offline --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lock: $(READY) ## requirements.lock anew from pyproject.toml; ARGS=--upgrade moves everything that may move
+lock: $(READY) ## write requirements.lock from pyproject.toml; ARGS=--upgrade updates every package
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --generate-hashes \
 		--python-version 3.11 --group dev $(ARGS) --output-file requirements.lock pyproject.toml
 
-pin-jars: java $(READY) ## the sums of the jars anew, after an edit of resources/jars/*.ivy.xml
+pin-jars: java $(READY) ## write the checksums of the jars, after an edit of resources/jars/*.ivy.xml
 	$(BIN)/python -m resources.jars.pin
 
-clean: ## remove .venv and the tools' caches; lakes under .tidemill and fetched jars stay
+clean: ## remove .venv and the tools' caches; keep lakes under .tidemill and fetched jars
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,7 +1,7 @@
-"""The ads pipeline as one would write it by hand: plain PySpark and Delta in one session, one query after another.
+"""The pipeline `ads` as one would write it by hand: plain PySpark and Delta in one session, one query after another.
 
-The same queries with the same confs over the same files into the same kinds of tables, bad records set aside
-and transactions numbered, and nothing else: no lease, no repair, no ledger, no checks, no look at what waits.
+It has the same queries with the same confs over the same files into the same kinds of tables. It also separates bad
+records and numbers its transactions. It has no lease, no repair, no ledger, no checks and no backlog.
 """
 
 from pathlib import Path
@@ -45,7 +45,7 @@ Watermarked = dict[str, tuple[str, str]]
 
 
 class Baseline:
-    """The pipeline by hand, in a lake of its own."""
+    """The pipeline by hand, in its own lake."""
 
     def __init__(self, spark: "SparkSession", *, landing: Path, lake: Path) -> None:
         self.spark, self.landing, self.lake = spark, landing, lake
@@ -53,7 +53,7 @@ class Baseline:
             spark.conf.set(key, value)
 
     def run(self) -> None:
-        """Everything that is new, through all nine queries."""
+        """Process the new input in all nine queries."""
         self.ingest("impressions", self.append)
         self.ingest("clicks", self.append)
         self.ingest("campaigns", self.merge_history)
@@ -76,31 +76,31 @@ class Baseline:
         self.native("user_sessions", ads.user_sessions(self.stream(impressions, "event_time")))
 
     def table(self, name: str) -> str:
-        """The folder of a table."""
+        """Return the folder of a table."""
         return str(self.lake / "tables" / name)
 
     def stream(self, table: str, event_time: str | None = None, *, name: str = "source") -> "DataFrame":
-        """A table as a stream, with its watermark."""
+        """Return a table as a stream, with its watermark."""
         reader = self.spark.readStream.name(name).format("delta").option("startingVersion", "0")
         rows = reader.option("skipChangeCommits", "true").load(self.table(table)).drop("_origin", "_batch")
         return rows.withWatermark(event_time, DELAY) if event_time else rows
 
     def campaigns(self) -> "DataFrame":
-        """The history of the campaigns without deletes."""
+        """Return the history of the campaigns without deletes."""
         rows = self.spark.read.format("delta").load(self.table("campaigns"))
         return rows.where("op = 'upsert'").drop("op", "_origin", "_batch")
 
     def native(self, name: str, rows: "DataFrame") -> None:
-        """A query with Spark's own Delta sink."""
+        """Run a query with Spark's own Delta sink."""
         self.finish(name, rows.writeStream.format("delta").option("path", self.table(name)))
 
     def finish(self, name: str, writer: "DataStreamWriter") -> None:
-        """Starts a query and waits for its end."""
+        """Start a query and wait for its end."""
         checkpoint = str(self.lake / "checkpoints" / name)
         writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
 
     def ingest(self, name: str, write: "Callable[[DataFrame, str, int], None]") -> None:
-        """A feed: parsed, bad records set aside, the rest written."""
+        """Parse a feed, separate the bad records, and write the rest."""
         feed, schema, rule = FEEDS[name]
         lines = (
             self.spark.readStream.name("records")
@@ -129,20 +129,20 @@ class Baseline:
         self.finish(name, records.writeStream.foreachBatch(write_batch))
 
     def append(self, rows: "DataFrame", table: str, batch_id: int) -> None:
-        """A batch appended once."""
+        """Append a batch once."""
         writer = rows.write.format("delta").mode("append").option("txnAppId", table)
         if table == "impressions":
             writer = writer.partitionBy("event_date")
         writer.option("txnVersion", str(batch_id)).save(self.table(table))
 
     def merge_history(self, changes: "DataFrame", table: str, batch_id: int) -> None:
-        """Versions of the campaigns: the touched keys computed anew and merged by key and sequence."""
-        spark, place = changes.sparkSession, self.table(table)
+        """Recompute the versions of the changed campaigns and merge them by key and sequence."""
+        spark, path = changes.sparkSession, self.table(table)
         changes = changes.dropDuplicates(["ad_id", "seq"])
-        if not (Path(place) / "_delta_log").exists():
+        if not (Path(path) / "_delta_log").exists():
             empty = changes.withColumns({"__START_AT": F.col("changed_at"), "__END_AT": F.col("changed_at")})
-            empty.limit(0).write.format("delta").option("delta.enableChangeDataFeed", "true").save(place)
-        history = spark.read.format("delta").load(place)
+            empty.limit(0).write.format("delta").option("delta.enableChangeDataFeed", "true").save(path)
+        history = spark.read.format("delta").load(path)
         touched = history.join(changes.select("ad_id").distinct(), "ad_id", "left_semi")
         new = changes.join(history.select("ad_id", "seq"), ["ad_id", "seq"], "left_anti")
         following = Window.partitionBy("ad_id").orderBy("seq")
@@ -155,7 +155,7 @@ class Baseline:
         versions.createOrReplaceTempView("versions")
         self.once(
             spark,
-            f"MERGE INTO delta.`{place}` t USING versions s ON t.ad_id = s.ad_id AND t.seq = s.seq "
+            f"MERGE INTO delta.`{path}` t USING versions s ON t.ad_id = s.ad_id AND t.seq = s.seq "
             "WHEN MATCHED AND NOT (s.__END_AT <=> t.__END_AT) THEN UPDATE SET t.__END_AT = s.__END_AT "
             "WHEN NOT MATCHED THEN INSERT *",
             table,
@@ -163,17 +163,17 @@ class Baseline:
         )
 
     def merge_totals(self, totals: "DataFrame", batch_id: int) -> None:
-        """Totals by campaign, replaced by newer ones."""
-        spark, place = totals.sparkSession, self.table("campaign_totals")
+        """Replace the totals of the changed campaigns."""
+        spark, path = totals.sparkSession, self.table("campaign_totals")
         totals.persist()
         totals.count()
-        if not (Path(place) / "_delta_log").exists():
+        if not (Path(path) / "_delta_log").exists():
             empty = totals.limit(0).write.format("delta").option("delta.enableChangeDataFeed", "true")
-            empty.save(place)
+            empty.save(path)
         totals.createOrReplaceTempView("totals")
         self.once(
             spark,
-            f"MERGE INTO delta.`{place}` t USING totals s ON t.campaign_id = s.campaign_id "
+            f"MERGE INTO delta.`{path}` t USING totals s ON t.campaign_id = s.campaign_id "
             "WHEN MATCHED AND s.impressions > t.impressions THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
             "campaign_totals",
             batch_id,
@@ -181,7 +181,7 @@ class Baseline:
         totals.unpersist()
 
     def once(self, spark: "SparkSession", statement: str, app_id: str, batch_id: int) -> None:
-        """A statement whose transaction is numbered."""
+        """Run a statement with a numbered transaction."""
         spark.conf.set("spark.databricks.delta.write.txnAppId", app_id)
         spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
         spark.sql(statement)

@@ -1,6 +1,7 @@
-"""`tidemill run ads` with nothing new, and plain PySpark that starts its nine queries to find nothing, in turn.
+"""Compare `tidemill run ads` without new input with plain PySpark that starts its nine queries and finds nothing.
 
-Both are whole processes, timed from the outside. Prints one line of docs/performance.md.
+Both are whole processes, run alternately and timed from the outside. The script prints one line of
+docs/performance.md.
 """
 
 import argparse
@@ -26,7 +27,7 @@ engine.stop()
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print the line."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=5)
     rounds = arguments.parse_args().rounds
@@ -43,7 +44,7 @@ def main() -> None:
         for number in range(rounds + 2):
             for name, command in commands.items():
                 seconds = timed(command)
-                if number > 1:  # the first round has everything to do, the second fills caches of files
+                if number > 1:  # the first round processes all input, the second fills the caches of files
                     times[name].append(seconds)
     ratios = [b / a for a, b in zip(times["ours"], times["by hand"], strict=True)]
     print(
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def timed(command: list[str]) -> float:
-    """Seconds of a whole process."""
+    """Run a process and return its seconds."""
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True, cwd=HERE.parent)
     return time.perf_counter() - began

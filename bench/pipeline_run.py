@@ -1,8 +1,8 @@
-"""The ads pipeline through Tidemill, and the same queries by hand in one session, in turn.
+"""Compare the pipeline `ads` in Tidemill with the same queries by hand, alternately in one session.
 
 Both read the same files, write Delta tables, use the same confs, and start in a JVM that has run each of them
-once already. A round is a new piece of input; what is compared is the time of a whole round. Prints one line of
-docs/performance.md: the ratio, and what Tidemill adds a stream.
+once already. A round is a new piece of input, and the time of a whole round is compared. The script prints one line
+of docs/performance.md: the ratio, and the time that Tidemill adds per stream.
 """
 
 import argparse
@@ -24,7 +24,7 @@ STREAMS = 9
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print the line."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--events", type=int, default=20_000)
@@ -44,7 +44,7 @@ def main() -> None:
             for name, run in pair if number % 2 else reversed(pair):
                 began = time.perf_counter()
                 run()
-                if number:  # the first round warms both
+                if number:  # the first round warms up both
                     times[name].append(time.perf_counter() - began)
     engine.stop()
     ratios = [a / b for a, b in zip(times["ours"], times["by hand"], strict=True)]
@@ -52,16 +52,16 @@ def main() -> None:
     print(
         f"ours {statistics.median(times['ours']):.2f} s, by hand {statistics.median(times['by hand']):.2f} s "
         f"(medians of {options.rounds} rounds of {options.events:,} events); ratio {statistics.median(ratios):.2f} "
-        f"({min(ratios):.2f} to {max(ratios):.2f}); added a stream {statistics.median(added):.2f} s"
+        f"({min(ratios):.2f} to {max(ratios):.2f}); added per stream {statistics.median(added):.2f} s"
     )
 
 
 def run_ours(scratch: Scratch) -> None:
-    """One run, one stream after the other, as by hand."""
+    """Run the streams one after the other, as by hand."""
     from pipelines.streaming.run.pipeline_run import PipelineRun
 
     run = PipelineRun(
-        list(ads), target=scratch, engine=scratch.engine, run_id=str(time.time_ns()), max_parallel=1
+        list(ads), target=scratch.target, engine=scratch.engine, run_id=str(time.time_ns()), max_parallel=1
     )
     failed = [result.error for result in run.iter_results() if result.error]
     if failed:

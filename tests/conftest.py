@@ -1,7 +1,9 @@
-"""What all tests share: one Spark session a process, and one broker a process."""
+"""What all tests share: one Spark session per process, one broker per process, and no JVM without a mark."""
 
 import os
 import signal
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,22 +19,31 @@ LONGEST = (
     "tests/streaming/test_connect.py",
     "tests/orchestration/test_real_run.py",
 )
-"""The files that take minutes: they begin first, so that two processes end at about the same time."""
+"""The files that take minutes. They start first, so that two processes end at about the same time."""
+WITH_JVM = {"engine", "broker"}
+"""The fixtures that start a JVM: a test that uses one, directly or through another fixture, gets the mark `jvm`."""
 
 # A shell starts a background job with SIGINT ignored, and every child inherits that. Tests interrupt for real.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by the marks
+def pytest_itemcollected(item):
+    """Mark the tests whose fixtures start a JVM."""
+    if WITH_JVM.intersection(item.fixturenames) or item.get_closest_marker("kafka"):
+        item.add_marker("jvm")
+
+
 @pytest.hookimpl(trylast=True)  # after the shuffling of pytest-randomly
 def pytest_collection_modifyitems(items):
-    """The longest files first, the rest as it is."""
-    target = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: target.get(item.nodeid.split("::")[0], len(LONGEST)))
+    """Move the longest files to the front and leave the rest in order."""
+    position = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: position.get(item.nodeid.split("::")[0], len(LONGEST)))
 
 
 @pytest.fixture(scope="session")
 def engine():
-    """Engine of one small local Spark, started by the first test that needs it."""
+    """The engine of one small local Spark, started by the first test that needs it."""
     engine = SparkEngine(
         SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, conf=SMALL)
     )
@@ -51,7 +62,22 @@ def broker():
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_this_machine(monkeypatch):
-    """Tests mean what they say, whatever the environment of whoever runs them says."""
+    """Remove the settings of whoever runs the tests from the environment."""
     for name in [name for name in os.environ if name.startswith("TIDEMILL_") and name != "TIDEMILL_CACHE"]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Give a test without the mark `jvm`, its fixtures and its processes a Java that fails."""
+    if item.get_closest_marker("jvm") is not None:
+        return (yield)
+    with TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", home)
+        (Path(home) / "release").write_text('JAVA_VERSION="17.0.15"\n')  # it looks suitable
+        java = Path(home) / "bin" / "java"
+        java.parent.mkdir()
+        java.write_text("#!/bin/sh\necho \"This test starts a JVM and lacks the mark 'jvm'.\" >&2\nexit 97\n")
+        java.chmod(0o755)
+        return (yield)

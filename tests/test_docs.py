@@ -1,7 +1,10 @@
-"""The pages say what is so: links lead somewhere, code runs, flags and JSON keys are those of the command."""
+"""The pages are true: links resolve, code runs, flags and JSON keys are those of the command."""
 
+import ast
+import inspect
 import json
 import re
+import runpy
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +14,8 @@ import pytest
 import typer
 
 from orchestration import cli
-from pipelines.streaming import Pipeline, Stream
+from pipelines import streaming
+from pipelines.streaming import Pipeline, Stream, testing
 from pipelines.streaming.records import BatchRecord
 from pipelines.streaming.run.results import StreamResult
 from pipelines.streaming.testing import Scratch
@@ -19,47 +23,46 @@ from tests.orchestration.shop import Shop
 from tests.streaming.checkpoint import handmade
 
 ROOT = Path(__file__).parents[1]
-PAGES = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"))}
+PAGES = {path.relative_to(ROOT).as_posix(): path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
 COMMAND = PAGES["docs/command.md"].read_text(encoding="utf-8")
-EXECUTED = "<!-- executed by tests/test_docs.py -->\n```python\n"
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
-# Under these keys stands what Spark, a feed's name or the user chose.
+# The keys below these keys are chosen by Spark, by the user, or are names of feeds.
 FREE = {"offset", "start", "conf", "feeds", "tags"}
 
 
 def prose(page: str) -> str:
-    """A page without its blocks of code, in which brackets are no links and `#` is no heading."""
+    """Return a page without its blocks of code, in which brackets are no links and `#` is no heading."""
     return re.sub(r"^```.*?^```", "", PAGES[page].read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
 def anchors(page: str) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub derives them."""
     titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_leads_somewhere(page):
+def test_every_link_resolves(page):
     for link in LINK.finditer(prose(page)):
-        place, _, anchor = link["target"].partition("#")
-        if "://" in place:
+        name, _, anchor = link["target"].partition("#")
+        if "://" in name:
             continue
-        path = (PAGES[page].parent / place).resolve() if place else PAGES[page]
-        assert path.is_relative_to(ROOT), f"{link[0]} leads out of the repository"
-        assert path.exists(), f"{link[0]} leads nowhere"
+        path = (PAGES[page].parent / name).resolve() if name else PAGES[page]
+        assert path.is_relative_to(ROOT), f"{link[0]} leaves the repository"
+        assert path.exists(), f"{link[0]} does not exist"
         if anchor:
             assert anchor in anchors(path.relative_to(ROOT).as_posix()), f"{link[0]}: no such heading"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_test_that_a_page_names_is_there(page):
+def test_every_test_that_a_page_names_exists(page):
     for link in LINK.finditer(prose(page)):
         if link["target"].endswith(".py") and link["text"].startswith("`test_"):
             path = PAGES[page].parent / link["target"]
             assert f"\ndef {link['text'].strip('`')}(" in path.read_text(encoding="utf-8"), link[0]
 
 
-def test_the_readme_leads_to_every_page():
+def test_the_readme_links_to_every_page():
     linked = {link["target"] for link in LINK.finditer(prose("README.md"))}
     assert set(PAGES) - {"README.md"} <= linked
 
@@ -70,34 +73,97 @@ def test_no_page_knows_this_machine(page):
     assert str(Path.home()) + "/" not in PAGES[page].read_text(encoding="utf-8")
 
 
-def blocks(page: str) -> list[str]:
-    """The code of a page that is marked as executed."""
-    return [rest.split("\n```")[0] for rest in PAGES[page].read_text(encoding="utf-8").split(EXECUTED)[1:]]
+def code_of(page: str) -> str:
+    """Return the Python blocks of a page as one module; each line keeps its number in the page."""
+    in_block = False
+    lines = []
+    for line in PAGES[page].read_text(encoding="utf-8").splitlines():
+        is_fence = line.startswith("```")
+        lines.append(line if in_block and not is_fence else "")
+        in_block = line == "```python" or (in_block and not is_fence)
+    return "\n".join(lines)
 
 
-@pytest.mark.parametrize(
-    ("page", "number"), [(page, number) for page in PAGES for number in range(len(blocks(page)))]
-)
-def test_the_code_of_a_page_runs_and_starts_no_jvm(page, number):
+def names_of(page: str) -> dict[str, object]:
+    """Run the Python blocks of a page, one after the other, and return what they define."""
+    names: dict[str, object] = {"__name__": "page"}
+    exec(compile(code_of(page), page, "exec", dont_inherit=True), names)  # noqa: S102
+    return names
+
+
+WITH_CODE = [page for page in PAGES if code_of(page).strip()]
+TESTS = [
+    pytest.param(page, node.name, marks=[pytest.mark.kafka] if "broker" in ast.unparse(node.args) else [])
+    for page in WITH_CODE
+    for node in ast.parse(code_of(page)).body
+    if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+]
+
+
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_the_code_of_a_page_runs_and_needs_no_jvm(page, tmp_path, monkeypatch):
     from pyspark import SparkContext
 
+    handmade.stateful(tmp_path / "lake" / "checkpoints" / "ads" / "impressions" / "1")
+    monkeypatch.chdir(tmp_path)
+
     before = SparkContext._gateway
-    exec(compile(blocks(page)[number], f"{page}[{number}]", "exec"), {"__name__": "page"})  # noqa: S102
+    names_of(page)
     assert SparkContext._gateway is before
 
 
+@pytest.mark.jvm
+@pytest.mark.parametrize(("page", "test"), TESTS)
+def test_the_tests_of_a_page_pass(page, test, request):
+    run = names_of(page)[test]
+    run(*map(request.getfixturevalue, inspect.signature(run).parameters))
+
+
+def test_the_pages_with_tests_are_found():
+    assert {param.values[0] for param in TESTS} == {"docs/testing.md"}
+
+
+def test_the_tutorial_shows_the_code_of_the_pipeline():
+    def without_space(text: str) -> str:
+        return re.sub(r"\s", "", text)
+
+    lines = code_of("docs/tutorial.md").splitlines()
+    code = without_space(
+        "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("pipelines/ads/*.py"))
+    )
+    excerpts = [
+        "\n".join(lines[min([node.lineno, *(part.lineno for part in decorators)]) - 1 : node.end_lineno])
+        for node in ast.parse("\n".join(lines)).body
+        for decorators in [getattr(node, "decorator_list", [])]
+        if not isinstance(node, ast.ImportFrom)
+    ]
+    assert len(excerpts) == 6
+    assert not [excerpt for excerpt in excerpts if without_space(excerpt) not in code]
+
+
 def test_the_readme_defines_a_pipeline_in_about_thirty_lines():
-    (code,) = blocks("README.md")
-    names: dict[str, object] = {"__name__": "page"}
-    exec(compile(code, "README.md", "exec"), names)  # noqa: S102
-    (shop,) = [value for value in names.values() if isinstance(value, Pipeline)]
+    (shop,) = [value for value in names_of("README.md").values() if isinstance(value, Pipeline)]
     assert [stream.name.stream for stream in shop] == ["orders", "unique_orders", "customers"]
     assert all(isinstance(stream, Stream) and stream.description for stream in shop)
-    assert sum(bool(line.strip()) for line in code.splitlines()) <= 35
+    assert sum(bool(line.strip()) for line in code_of("README.md").splitlines()) <= 35
+
+
+def test_the_reference_is_up_to_date_and_has_every_public_name():
+    page = runpy.run_path(str(ROOT / ".ci" / "reference.py"))["page"]()
+    assert PAGES["docs/reference.md"].read_text(encoding="utf-8") == page, "run `make reference`"
+    for package in (streaming, testing):
+        assert set(package.__all__) <= set(re.findall(r"^### `(\w+)`$", page, re.MULTILINE))
+
+
+def test_a_banned_word_is_reported_with_its_line_and_what_to_write(tmp_path):
+    faults = runpy.run_path(str(ROOT / ".ci" / "words.py"))["faults"]
+    page = tmp_path / "page.md"
+    page.write_text("A table is created once per run.\n\nThe table is made Anew.\n")
+    assert faults(page) == [f"{page}:3: 'Anew': write again; recreated"]
 
 
 def commands(group, prefix=("tidemill",)):
-    """Every command and group by its full name."""
+    """Yield every command and group by its full name."""
     for name in group.list_commands(None):
         command = group.get_command(None, name)
         yield " ".join((*prefix, name)), command
@@ -106,16 +172,16 @@ def commands(group, prefix=("tidemill",)):
 
 
 def sections() -> dict[str, str]:
-    """The text of each command's section, by the command's full name."""
+    """Return the text of each command's section, by the command's full name."""
     parts = re.split(r"^#{2,3} (.+)$", COMMAND, flags=re.MULTILINE)[1:]
     named = dict(zip(parts[::2], parts[1::2], strict=True))
     return {title.strip("`"): text for title, text in named.items() if title.startswith("`tidemill ")}
 
 
 def flags(command) -> set[str]:
-    """The flags that a command has of its own."""
-    of_all = {"-h", "--help", "--install-completion", "--show-completion"}
-    return {flag for option in command.params for flag in option.opts if flag.startswith("-")} - of_all
+    """Return the flags of a command, without those that all commands have."""
+    common = {"-h", "--help", "--install-completion", "--show-completion"}
+    return {flag for option in command.params for flag in option.opts if flag.startswith("-")} - common
 
 
 def test_every_command_has_a_section_with_its_flags_and_no_others():
@@ -131,14 +197,14 @@ def test_a_page_names_only_flags_that_exist(page):
     known = dict(commands(typer.main.get_command(cli.app)))
     text = PAGES[page].read_text(encoding="utf-8")
     for line in re.findall(r"tidemill [a-z][^\n`#]*", text):
-        name = next((each for each in sorted(known, reverse=True) if f"{line} ".startswith(f"{each} ")), None)
+        name = next((full for full in sorted(known, reverse=True) if f"{line} ".startswith(f"{full} ")), None)
         if name is not None:
             used = set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", line)) - {"-h", "--help"}
             assert used <= flags(known[name]), line
 
 
 def shape(value: object) -> object:
-    """The keys of a JSON value, whatever its values are; a list has the shape of its first member."""
+    """Return the keys of a JSON value without its values; a list has the shape of its first member."""
     if isinstance(value, dict):
         return {key: None if key in FREE else shape(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -147,7 +213,7 @@ def shape(value: object) -> object:
 
 
 def printed(monkeypatch, capsys, *arguments: object) -> object:
-    """What a command prints with `--json`."""
+    """Return the object that a command prints with `--json`."""
     monkeypatch.setattr("sys.argv", ["tidemill", *map(str, arguments), "--json"])
     with pytest.raises(SystemExit):
         cli.main()
@@ -155,7 +221,7 @@ def printed(monkeypatch, capsys, *arguments: object) -> object:
 
 
 def _named(checkpoint):
-    """A checkpoint whose source has a name, as in those of our streams."""
+    """Name the source of a checkpoint, as in the checkpoints of streams."""
     for batch in range(len(list((checkpoint / "commits").glob("[0-9]*")))):
         handmade.entry(checkpoint, batch, key="events")
         line = f'events:{{"logOffset":{batch}}}'
@@ -177,7 +243,7 @@ class InterruptedBroker(nullcontext):
 
 @pytest.fixture
 def arguments(tmp_path, monkeypatch):
-    """A call of each command whose JSON is on the page, on things that need no JVM."""
+    """Return the arguments of each command whose JSON is on the page, on input that needs no JVM."""
     (tmp_path / "shop").mkdir()
     shop = Shop.make(tmp_path / "shop", monkeypatch)
     shop.has_run("a.json")
@@ -231,7 +297,7 @@ def test_concepts_names_every_field_of_a_ledger_line():
 
 def test_testing_names_only_what_the_kit_has():
     text = prose("docs/testing.md")
-    table = text.split("| call | does |")[1].split("\n\n")[0]
+    table = text.split("| call | effect |")[1].split("\n\n")[0]
     named = re.findall(r"^\| `(\w+)\(", table, re.MULTILINE)
     assert named
     assert all(callable(getattr(Scratch, name)) for name in named)
@@ -242,5 +308,5 @@ def test_testing_names_only_what_the_kit_has():
 
 
 def test_the_picture_is_well_formed():
-    root = ET.parse(ROOT / "docs/images/picture.svg").getroot()  # noqa: S314 - a file of ours
+    root = ET.parse(ROOT / "docs/images/picture.svg").getroot()  # noqa: S314 - our own file
     assert root.tag.endswith("svg")

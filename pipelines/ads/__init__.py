@@ -1,7 +1,7 @@
-"""Impressions and clicks, from raw events to campaign reports: the pipeline that ships.
+"""The pipeline that ships with Tidemill: impressions and clicks, from raw events to campaign reports.
 
-Read it in the order of the data: `ingest`, `deduplicate`, `attribute`, `report`. `generate` makes events to
-try it with.
+Read the modules in the order of the data: `ingest`, `deduplicate`, `attribute`, `report`. `generate` creates events
+to try the pipeline with.
 """
 
 from pipelines.ads.attribute import attribution

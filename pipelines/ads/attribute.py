@@ -1,4 +1,4 @@
-"""Which click followed an impression, and which campaign the impression belongs to."""
+"""Attribute clicks and campaigns to impressions."""
 
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def with_campaign(impressions: "DataFrame", campaigns: "DataFrame") -> "DataFrame":
-    """Impressions with `campaign_id` and `campaign` of the version that was valid at their event time.
+    """Add `campaign_id` and `campaign` of the version that was valid at each impression's event time.
 
-    Versions of an ad do not overlap, so no impression is doubled; where none was valid the campaign is null.
-    A change is announced before the events that it applies to, so whichever later snapshot of the campaigns
-    this meets, the answer is the same.
+    Versions of an ad do not overlap, so each impression has one row. If no version was valid, both columns are
+    null. A change is announced before the events that it applies to, so every later snapshot of the campaigns
+    gives the same result.
     """
     versions = campaigns.select("ad_id", "campaign_id", "campaign", "__START_AT", "__END_AT")
     valid = (
@@ -38,11 +38,11 @@ def with_campaign(impressions: "DataFrame", campaigns: "DataFrame") -> "DataFram
     expect=[Expect("campaign_known", "campaign_id IS NOT NULL", on_violation="warn")],
 )
 def attribution(impressions: "DataFrame", clicks: "DataFrame", campaigns: "DataFrame") -> "DataFrame":
-    """Each impression with the click on it in the hour after it, and with the campaign of its moment.
+    """Each impression with the click on it within the following hour, and with its campaign at that time.
 
-    A clicked impression comes as soon as its click does. One without a click comes when no click on it can
-    come any more: three hours of event time later, the hour and the watermark. An impression of an ad that
-    was in no campaign has null for it.
+    A clicked impression is emitted when its click arrives. An impression without a click is emitted when no click
+    on it can arrive anymore: three hours of event time later, the hour plus the watermark. The campaign of an
+    impression is null if its ad was in none.
     """
     on_impressions = clicks.select("click_id", "click_time", F.col("impression_id").alias("clicked_id"))
     within_the_hour = (

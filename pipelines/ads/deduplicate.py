@@ -1,7 +1,7 @@
 """Each impression and each click once.
 
-Feeds deliver at least once. An id that comes again within two hours of event time is the same event; after
-that Spark has forgotten it, which is what keeps the state small (Spark guide, "Streaming Deduplication").
+Feeds deliver at least once. An id that arrives again within two hours of event time is the same event. After that
+Spark has dropped it from the state, which keeps the state small (Spark guide, "Streaming Deduplication").
 """
 
 from typing import TYPE_CHECKING
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @ads.stream(source=impressions.with_watermark("event_time", "2 hours"), sink=DeltaAppend())
 def unique_impressions(impressions: "DataFrame") -> "DataFrame":
-    """Each impression once. One that comes more than two hours late is dropped, and counted as late."""
+    """Each impression once. One that arrives more than two hours late is dropped and counted as late."""
     return impressions.dropDuplicatesWithinWatermark(["impression_id"])
 
 
 @ads.stream(source=clicks.with_watermark("click_time", "2 hours"), sink=DeltaAppend())
 def unique_clicks(clicks: "DataFrame") -> "DataFrame":
-    """Each click once. One that comes more than two hours late is dropped, and counted as late."""
+    """Each click once. One that arrives more than two hours late is dropped and counted as late."""
     return clicks.dropDuplicatesWithinWatermark(["click_id"])

@@ -1,4 +1,4 @@
-"""From the feeds into tables: parsed, and what is bad set aside with its raw text."""
+"""Ingest the feeds into tables; invalid records go to quarantine with their raw text."""
 
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ CAMPAIGN_CHANGE = """
 """
 
 
-# A rule that evaluates to NULL is violated: `ad_id <> ''` sets aside an id that is missing, null or empty.
+# A rule that evaluates to NULL is violated: `ad_id <> ''` quarantines a record whose id is missing, null or empty.
 @ads.stream(
     source=Feed(
         "ad-impressions",
@@ -51,9 +51,9 @@ CAMPAIGN_CHANGE = """
     sink=DeltaAppend(partition_by=["event_date"]),
 )
 def impressions(events: "DataFrame") -> "DataFrame":
-    """Every impression as it was reported, one row a report.
+    """Every impression as it was reported, one row per report.
 
-    What is sent twice is here twice; `unique_impressions` has each once.
+    An impression that was sent twice has two rows; `unique_impressions` has each one once.
     """
     return events.withColumn("event_date", F.to_date("event_time"))
 
@@ -72,7 +72,7 @@ def impressions(events: "DataFrame") -> "DataFrame":
     sink=DeltaAppend(),
 )
 def clicks(events: "DataFrame") -> "DataFrame":
-    """Every click as it was reported, one row a report, with the impression that was clicked."""
+    """Every click as it was reported, one row per report, with the id of the clicked impression."""
     return events
 
 
@@ -98,8 +98,8 @@ def clicks(events: "DataFrame") -> "DataFrame":
     ),
 )
 def campaigns(changes: "DataFrame") -> "DataFrame":
-    """The campaign of each ad through time: a row a version, valid from `__START_AT` until before `__END_AT`.
+    """Each ad's campaigns over time, one row per version, valid from `__START_AT` until before `__END_AT`.
 
-    An ad that was taken out of its campaign has no version until it is put into another.
+    An ad that was removed from its campaign has no version until it joins another one.
     """
     return changes

@@ -1,4 +1,4 @@
-"""The pipeline that the streams of this folder belong to."""
+"""The pipeline of the streams in this folder."""
 
 from pipelines.streaming import Pipeline
 

@@ -1,4 +1,4 @@
-"""What people look at: campaigns by the minute and in total, and the sessions of users."""
+"""Reports: campaigns per minute and in total, and the sessions of users."""
 
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ NO_CAMPAIGN = "(none)"
 
 
 def _campaign_or_none() -> "Column":
-    # Impressions of ads in no campaign are reported under a name of their own: reports add up to everything
-    # that was spent, and the key of a merge is never null.
+    # Impressions of ads without a campaign are reported under their own name, so that the reports add up to the
+    # total spend and the key of a merge is never null.
     return F.coalesce("campaign_id", F.lit(NO_CAMPAIGN)).alias("campaign_id")
 
 
@@ -32,7 +32,7 @@ def campaign_minutes(impressions: "DataFrame", campaigns: "DataFrame") -> "DataF
     """Impressions and spend of each campaign in each minute, once the minute is over.
 
     A minute is over when the watermark, two hours behind the newest impression, has passed its end.
-    Impressions of ads in no campaign are under `(none)`.
+    Impressions of ads without a campaign are reported under `(none)`.
     """
     return (
         with_campaign(impressions, campaigns)
@@ -54,7 +54,7 @@ def campaign_minutes(impressions: "DataFrame", campaigns: "DataFrame") -> "DataF
     query=QueryOptions(output_mode="update"),
 )
 def campaign_totals(impressions: "DataFrame", campaigns: "DataFrame") -> "DataFrame":
-    """Impressions and spend of each campaign so far; of ads in no campaign under `(none)`."""
+    """Impressions and spend of each campaign so far; `(none)` stands for ads without a campaign."""
     return (
         with_campaign(impressions, campaigns)
         .groupBy(_campaign_or_none())
@@ -64,9 +64,9 @@ def campaign_totals(impressions: "DataFrame", campaigns: "DataFrame") -> "DataFr
 
 @ads.stream(source=unique_impressions.with_watermark("event_time", "2 hours"), sink=DeltaAppend())
 def user_sessions(impressions: "DataFrame") -> "DataFrame":
-    """The sessions of each user, once they are over: 30 minutes without an impression end a session.
+    """Each user's sessions, once they are over: 30 minutes without an impression end a session.
 
-    `session_start` is the time of the first impression, `session_end` that of the last plus the 30 minutes.
+    `session_start` is the time of the first impression, `session_end` is the time of the last one plus 30 minutes.
     """
     return (
         impressions.groupBy("user_id", F.session_window("event_time", "30 minutes").alias("session"))

@@ -16,6 +16,8 @@ from pipelines.streaming.names import StreamName
 from pipelines.streaming.records.lake import Lake
 from tests.small import small_target
 
+pytestmark = pytest.mark.jvm
+
 ROOT = Path(__file__).parents[2]
 SLOW = StreamName("case", "slow")
 PIPELINE = '''

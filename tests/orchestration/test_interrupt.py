@@ -21,6 +21,8 @@ from pipelines.streaming.testing import multiset
 from resources.target.resolve import resolve
 from tests.small import small_target
 
+pytestmark = pytest.mark.jvm
+
 SLOW, AFTER = StreamName("case", "slow"), StreamName("case", "after")
 # The first file is taken at once; the batch of the second sleeps as long as the environment says.
 PIPELINE = """

@@ -10,6 +10,8 @@ import pytest
 
 from tests.small import small_target
 
+pytestmark = pytest.mark.jvm
+
 ROOT = Path(__file__).parents[2]
 # In a process of its own: a JVM lives as long as its process, and the compute logs are the process's.
 SCRIPT = """

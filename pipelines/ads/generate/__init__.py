@@ -1,4 +1,4 @@
-"""Ad events to try the pipeline with: an endless sequence in known amounts, as files or in Kafka."""
+"""Generate ad events in known amounts, from an endless sequence, as files or as Kafka messages."""
 
 from pipelines.ads.generate.amounts import Amounts, FeedAmounts
 from pipelines.ads.generate.arrivals import arrivals

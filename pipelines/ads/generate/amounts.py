@@ -1,4 +1,4 @@
-"""How much of what a call brought."""
+"""The number of records of each kind in a call."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ from pipelines.ads.generate.records import FEEDS, Kind, Record
 
 @dataclass(frozen=True, slots=True)
 class FeedAmounts:
-    """How many records of each kind a feed got.
+    """The number of records of each kind in a feed.
 
     Attributes:
-        first: Impressions, clicks or changes of campaigns, for the first time.
-        duplicate: Records that came before, once more and unchanged.
-        unparsable: Records without JSON, or with a value of the wrong type.
+        first: Impressions, clicks or changes of campaigns that arrive for the first time.
+        duplicate: Unchanged copies of earlier records.
+        unparsable: Records with invalid JSON, or with a value of the wrong type.
         missing_id: Records without one of their ids.
-        negative_cost: Impressions that cost less than nothing.
-        late: Impressions of new ids that come days after their time.
+        negative_cost: Impressions with a negative cost.
+        late: Impressions with new ids that arrive days after their event time.
     """
 
     first: int = 0
@@ -29,25 +29,25 @@ class FeedAmounts:
 
     @property
     def quarantined(self) -> int:
-        """Records that the pipeline puts aside."""
+        """The records that the pipeline quarantines."""
         return self.unparsable + self.missing_id + self.negative_cost
 
     @property
     def records(self) -> int:
-        """All records, bad ones included."""
+        """All records, including invalid ones."""
         return self.first + self.duplicate + self.late + self.quarantined
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What a call brought.
+    """The records of a call.
 
     Attributes:
         seed: The seed of the sequence.
         start: The first index.
-        events: The number of indices: one record each, whether good, a duplicate or bad.
-        feeds: Amounts by feed. They include what is not part of the sequence: the campaigns that run at
-            the beginning, with `start` 0, and the late impressions, with a later one.
+        events: The number of indices: one record each, whether valid, duplicate or invalid.
+        feeds: Amounts by feed, including records that are not part of the sequence: the campaigns at the
+            beginning with `start` 0, and the late impressions with a later one.
     """
 
     seed: int
@@ -57,27 +57,27 @@ class Amounts:
 
     @property
     def next_start(self) -> int:
-        """Where the next call continues."""
+        """The first index of the next call."""
         return self.start + self.events
 
     @property
     def records(self) -> int:
-        """All records of all feeds."""
+        """The number of records in all feeds."""
         return sum(feed.records for feed in self.feeds.values())
 
 
 class Tally:
-    """Counts records on their way out."""
+    """A counter of generated records."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, Kind]] = Counter()
 
     def add(self, record: Record) -> None:
-        """Counts one more."""
+        """Count a record."""
         self._counts[record.feed, record.kind] += 1
 
     def amounts(self, *, seed: int, start: int, events: int) -> Amounts:
-        """What was counted so far."""
+        """Return the counts so far."""
         feeds = {
             feed: FeedAmounts(**{kind.value: self._counts[feed, kind] for kind in Kind}) for feed in FEEDS
         }

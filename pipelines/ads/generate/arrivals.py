@@ -1,4 +1,4 @@
-"""The order of arrival: the sequence, what precedes it, and what is late in it."""
+"""The order of arrival: the sequence, the records before it, and the late records in it."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -13,20 +13,20 @@ LATE_IMPRESSIONS = 7
 def arrivals(
     *, events: int, seed: int, start: int = 0, late: int = LATE_IMPRESSIONS
 ) -> Iterator[tuple[int, Record]]:
-    """Records in the order in which they arrive, each with the index of the sequence that it comes with.
+    """Return the records in the order of arrival, each with the index at which it arrives.
 
-    Two calls, the second with the first one's end as its start, give the sequence that one call gives.
-    Besides the sequence there are the campaigns that run already when it begins (with `start` 0), and
-    impressions that come three days late, spread evenly (with a later start).
+    Two calls, of which the second starts at the end of the first, return the same sequence as one call. With
+    `start` 0, the campaigns at the beginning precede the sequence. With a later start, impressions that are three
+    days late are spread evenly over it.
 
     Args:
         events: The number of indices, at least 1.
-        seed: Another seed is another sequence.
+        seed: The seed of the sequence.
         start: The first index.
-        late: The number of late impressions, where there are any.
+        late: The number of late impressions; ignored with `start` 0.
 
     Raises:
-        ConfigurationError: a number is out of its range.
+        ConfigurationError: A number is out of its range.
     """
     at_least(1, events, "events")
     at_least(0, start, "start")
@@ -45,10 +45,10 @@ def _arrivals(events: int, seed: int, start: int, late: int) -> Iterator[tuple[i
 
 
 def at_least(least: int, value: int, name: str) -> None:
-    """Refuses a number below its range.
+    """Check that a number is in its range.
 
     Raises:
-        ConfigurationError: with the name and the value.
+        ConfigurationError: The number is below its range.
     """
     if value < least:
         raise ConfigurationError(f"demo generate: {name} is {value}; it must be at least {least}.")

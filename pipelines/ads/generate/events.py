@@ -1,4 +1,4 @@
-"""The values of one event: an impression, a click on it, a change of a campaign.
+"""The values of an event: an impression, a click on it, or a change of a campaign.
 
 All times are whole milliseconds since `EPOCH`.
 """
@@ -22,35 +22,35 @@ DISORDER_MS = DISORDER // timedelta(milliseconds=1)
 _PAGES = 50
 _USERS = 2_000
 _ACTIVE_USERS = 60
-_PERIOD = 20 * MINUTE  # the same few users are active in a period, so that their sessions come to an end
-_MOST_COSTLY = 20_000
+_PERIOD = 20 * MINUTE  # a few users are active in each period, so that their sessions end
+_HIGHEST_COST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened.
+    """An event.
 
     Attributes:
-        time: When, in milliseconds since `EPOCH`: its event time, or from when a change applies.
-        values: What its record says.
+        time: The event time, or the time from which a change applies, in milliseconds since `EPOCH`.
+        values: The fields of its record.
     """
 
     time: int
     values: Values
 
 
-def seeded(seed: int, number: int, what: str) -> Random:
-    """Random numbers that are the same on every machine for the same arguments; nothing here is a secret."""
-    return Random(f"{seed}/{number}/{what}")  # noqa: S311
+def seeded(seed: int, number: int, purpose: str) -> Random:
+    """Return random numbers that are equal on every machine for equal arguments; they protect no secret."""
+    return Random(f"{seed}/{number}/{purpose}")  # noqa: S311
 
 
-def on_its_way(random: Random) -> int:
-    """How long a record takes to arrive: most less than a minute, three in ten up to half an hour."""
+def delay(random: Random) -> int:
+    """Draw the delay of a record: usually less than a minute, in three of ten cases up to half an hour."""
     return random.randint(0, random.choice((MINUTE,) * 7 + (DISORDER_MS,) * 3))
 
 
 def impression(impression_id: str, time: int, random: Random, seed: int) -> Event:
-    """An impression of some ad, seen by a user who is active at the time."""
+    """Create an impression of a random ad, seen by a user who is active at the time."""
     return Event(
         time,
         {
@@ -58,17 +58,17 @@ def impression(impression_id: str, time: int, random: Random, seed: int) -> Even
             "ad_id": _ad_id(random.randrange(ADS)),
             "user_id": random.choice(_active_users(seed, time // _PERIOD)),
             "page": f"/page/{random.randrange(_PAGES)}",
-            "cost_micros": random.randrange(_MOST_COSTLY),
+            "cost_micros": random.randrange(_HIGHEST_COST),
             "event_time": iso(time),
         },
     )
 
 
 def click(index: int, shown: Event, random: Random) -> Event:
-    """A click on an impression, such that it can arrive at this index without more disorder than allowed."""
+    """Create a click on an impression that can arrive at this index within the allowed disorder."""
     latest = index * SECOND - shown.time
     soonest = max(0, latest - DISORDER_MS)
-    # A join goes wrong at the edges of its range first, so they occur wherever the disorder leaves room.
+    # A wrong join fails at the edges of its range first, so the edges occur wherever the disorder allows them.
     edges = [edge for edge in (0, HOUR, HOUR + 1) if soonest <= edge <= latest]
     after = random.choice(edges) if edges and random.randrange(4) == 0 else random.randint(soonest, latest)
     return Event(
@@ -84,7 +84,7 @@ def click(index: int, shown: Event, random: Random) -> Event:
 
 
 def change(ad: int, campaign: int | None, time: int, seq: int) -> Event:
-    """An ad goes to a campaign, or with None to none."""
+    """Create a change that moves an ad to a campaign, or out of its campaign with None."""
     return Event(
         time,
         {

@@ -1,4 +1,4 @@
-"""One record of an ad feed: what it is there for, its text, and the ways in which a text can be bad."""
+"""A record of an ad feed: its purpose, its line of text, and the ways in which the line can be invalid."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Any
 IMPRESSIONS = "ad-impressions"
 CLICKS = "ad-clicks"
 CAMPAIGNS = "ad-campaigns"
-# In the order in which they arrive: a change of a campaign comes before the impressions that it applies to.
+# In the order of arrival: a change of a campaign arrives before the impressions that it applies to.
 FEEDS = (CAMPAIGNS, IMPRESSIONS, CLICKS)
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -19,20 +19,20 @@ Values = dict[str, Any]
 
 
 class Kind(StrEnum):
-    """What a record is there for."""
+    """The purpose of a record."""
 
     FIRST = "first"
-    """An impression, a click or a change of a campaign, for the first time."""
+    """An impression, a click or a change of a campaign that arrives for the first time."""
     DUPLICATE = "duplicate"
-    """A record that came before, once more and unchanged."""
+    """An unchanged copy of an earlier record."""
     UNPARSABLE = "unparsable"
-    """No JSON, or a value of the wrong type."""
+    """Invalid JSON, or a value of the wrong type."""
     MISSING_ID = "missing_id"
-    """One of its ids is null or absent."""
+    """A record in which one of the ids is null or absent."""
     NEGATIVE_COST = "negative_cost"
-    """An impression that costs less than nothing."""
+    """An impression with a negative cost."""
     LATE = "late"
-    """An impression, seen for the first time days after it happened."""
+    """An impression that arrives for the first time days after its event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Record:
 
     Attributes:
         feed: The feed's name.
-        key: What related records share: the impression's id, or the ad's for campaigns.
-        text: The JSON text, or what was left of it.
-        kind: What it is there for.
+        key: The id that related records share: the impression's id, or the ad's id for campaigns.
+        text: The line: JSON, or an invalid part of it.
+        kind: The purpose of the record.
     """
 
     feed: str
@@ -53,26 +53,26 @@ class Record:
 
 
 def iso(milliseconds: int) -> str:
-    """A moment, in milliseconds since `EPOCH`, as ISO-8601 in UTC."""
+    """Format a time in milliseconds since `EPOCH` as ISO-8601 in UTC."""
     moment = EPOCH + timedelta(milliseconds=milliseconds)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
 def json_text(values: Values) -> str:
-    """Values as one line of JSON."""
+    """Format values as one line of JSON."""
     return json.dumps(values, separators=(",", ":"))
 
 
 def without_id(values: Values, ids: tuple[str, ...], random: Random) -> Values:
-    """The values with one of the ids null or absent."""
-    lost = random.choice(ids)
+    """Return the values with one of the ids null or absent."""
+    missing = random.choice(ids)
     if random.random() < 0.5:  # noqa: PLR2004 - as often as not
-        return {**values, lost: None}
-    return {name: value for name, value in values.items() if name != lost}
+        return {**values, missing: None}
+    return {name: value for name, value in values.items() if name != missing}
 
 
 def broken(values: Values, typed: str, random: Random) -> str:
-    """The values as a text that cannot be parsed: cut short, no JSON at all, or with a word in `typed`."""
+    """Format the values as a line that cannot be parsed: cut short, not JSON, or with a word in the field `typed`."""
     text = json_text(values)
     match random.randrange(3):
         case 0:

@@ -1,14 +1,14 @@
-"""The endless sequence of ad events: what comes at an index follows from the seed and the index alone.
+"""The endless sequence of ad events. The seed and the index alone determine each record.
 
-Index `i` is one record, and its moment is `EPOCH` plus `i` seconds. Arrival follows the index; the time
-inside the record (`event_time`, `click_time`) is up to 30 minutes before the moment, and never after it. So
-in every feed, however it is cut into files and runs, no record is more than 30 minutes behind one that came
-before it. A change of a campaign carries the moment itself or up to 15 minutes more: it is announced, and
-arrives before every event that it applies to.
+Index `i` is one record, and it arrives at `EPOCH` plus `i` seconds. Records arrive in the order of their indices. The
+time inside a record (`event_time`, `click_time`) is up to 30 minutes before its arrival and never after it. In every
+feed, however it is cut into files and runs, no record is therefore more than 30 minutes behind an earlier one. The
+time of a campaign's change is its arrival or up to 15 minutes later: the change is announced, and arrives before every
+event that it applies to.
 
-The sequence is laid out in blocks of 200 indices. Each holds the same number of records of every kind, in an
-order of its own. What looks back (a click at its impression, a duplicate at its original) looks into an
-earlier block; where there is none yet, at the very beginning, stands an impression instead.
+The sequence consists of blocks of 200 indices. Each block contains the same number of records of every kind, in its
+own order. A record that refers to another one (a click to its impression, a duplicate to its original) refers to an
+earlier block. At the beginning, where there is no earlier block, an impression replaces it.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ from pipelines.ads.generate.events import (
     Event,
     change,
     click,
+    delay,
     impression,
-    on_its_way,
     seeded,
 )
 from pipelines.ads.generate.records import (
@@ -44,19 +44,19 @@ from pipelines.ads.generate.records import (
 
 BLOCK = 200
 LATENESS = timedelta(days=3)
-# No campaign runs these when the sequence begins: reports must not lose their impressions.
+# These ads are in no campaign when the sequence begins: reports must not lose their impressions.
 ADS_WITHOUT_OPENING = 10
 
 _OPENING = -30 * 24 * HOUR  # before every event, late ones included
 _ANNOUNCED = 15 * MINUTE // SECOND
-_QUICK = 100  # so many impressions of a block may be clicked from the next block
-_SLOW_BLOCKS = 15  # the others from this much later, about 50 minutes: within the hour after them, or not
+_QUICK = 100  # the first impressions of a block, which clicks of the next block may refer to
+_SLOW_BLOCKS = 15  # clicks on the others arrive about 50 minutes later: some within the hour, some after it
 _REDELIVERED_BLOCKS = (1, 6)
 
 
 @unique
 class _Slot(Enum):
-    """What a block holds: how many, of which feed, what for."""
+    """A kind of record in a block: its number, its feed and its purpose."""
 
     IMPRESSION = (138, IMPRESSIONS, Kind.FIRST)
     QUICK_CLICK = (30, CLICKS, Kind.FIRST)
@@ -85,7 +85,7 @@ _TYPED = {IMPRESSIONS: "cost_micros", CLICKS: "click_time", CAMPAIGNS: "seq"}
 
 
 def opening(seed: int) -> Iterator[Record]:
-    """The campaigns that run when the sequence begins: one change an ad, before index 0."""
+    """Yield the campaigns at the beginning of the sequence: one change per ad, before index 0."""
     random = seeded(seed, 0, "opening")
     for ad in range(ADS - ADS_WITHOUT_OPENING):
         values = change(ad, random.randrange(CAMPAIGN_COUNT), _OPENING, seq=0).values
@@ -93,7 +93,7 @@ def opening(seed: int) -> Iterator[Record]:
 
 
 def records(seed: int, start: int) -> Iterator[Record]:
-    """The sequence from index `start` on: one record an index, without an end."""
+    """Yield the sequence from index `start` on: one record per index, without end."""
     block, skipped = divmod(start, BLOCK)
     while True:
         yield from _block(seed, block)[skipped:]
@@ -101,7 +101,7 @@ def records(seed: int, start: int) -> Iterator[Record]:
 
 
 def late(seed: int, start: int, count: int) -> Iterator[Record]:
-    """Impressions of ids of their own that happened three days before index `start` and come only now."""
+    """Yield impressions with new ids whose event times are three days before index `start`."""
     random = seeded(seed, start, "late")
     latest = start * SECOND - LATENESS // timedelta(milliseconds=1)
     for number in range(count):
@@ -113,21 +113,21 @@ def late(seed: int, start: int, count: int) -> Iterator[Record]:
 def _layout(seed: int, block: int) -> tuple[_Slot, ...]:
     slots = [slot for slot in _Slot for _ in range(slot.count)]
     seeded(seed, block, "layout").shuffle(slots)
-    return tuple(_Slot.IMPRESSION if _looks_before_the_beginning(slot, block) else slot for slot in slots)
+    return tuple(_Slot.IMPRESSION if _refers_before_the_beginning(slot, block) else slot for slot in slots)
 
 
-def _looks_before_the_beginning(slot: _Slot, block: int) -> bool:
+def _refers_before_the_beginning(slot: _Slot, block: int) -> bool:
     if slot is _Slot.SLOW_CLICK:
         return block < _SLOW_BLOCKS
     return block == 0 and (slot is _Slot.QUICK_CLICK or slot.kind is Kind.DUPLICATE)
 
 
 def _indices(seed: int, block: int, wanted: _Slot) -> list[int]:
-    return [block * BLOCK + place for place, slot in enumerate(_layout(seed, block)) if slot is wanted]
+    return [block * BLOCK + i for i, slot in enumerate(_layout(seed, block)) if slot is wanted]
 
 
 def _own(seed: int, block: int, feed: str) -> list[int]:
-    """The indices of a feed whose records are events of their own, good or bad."""
+    """Return the indices of a feed whose records are new events, valid or invalid."""
     layout = enumerate(_layout(seed, block))
     return [block * BLOCK + i for i, slot in layout if slot.feed == feed and slot.kind is not Kind.DUPLICATE]
 
@@ -136,7 +136,7 @@ def _own(seed: int, block: int, feed: str) -> list[int]:
 def _impressions(seed: int, block: int) -> dict[int, Event]:
     random = seeded(seed, block, "impressions")
     return {
-        index: impression(f"imp-{index:010d}", index * SECOND - on_its_way(random), random, seed)
+        index: impression(f"imp-{index:010d}", index * SECOND - delay(random), random, seed)
         for index in _own(seed, block, IMPRESSIONS)
     }
 
@@ -144,8 +144,8 @@ def _impressions(seed: int, block: int) -> dict[int, Event]:
 @lru_cache(maxsize=64)
 def _clicks(seed: int, block: int) -> dict[int, Event]:
     random = seeded(seed, block, "clicks")
-    # No impression is clicked twice: two blocks look back at a block, each at its own share, without putting
-    # back what they draw.
+    # No impression is clicked twice: two blocks refer to a block, each to its own share, and draw without
+    # replacement.
     quick, slow = (_indices(seed, block, slot) for slot in (_Slot.QUICK_CLICK, _Slot.SLOW_CLICK))
     shown = {
         **_drawn(quick, _reported(seed, block - 1)[:_QUICK], random),
@@ -153,7 +153,7 @@ def _clicks(seed: int, block: int) -> dict[int, Event]:
     }
     for index in _own(seed, block, CLICKS):
         if index not in shown:
-            time = index * SECOND - on_its_way(random)
+            time = index * SECOND - delay(random)
             shown[index] = impression(f"imp-unreported-{index}", time, random, seed)
     return {index: click(index, on, random) for index, on in shown.items()}
 
@@ -172,7 +172,7 @@ def _changes(seed: int, block: int) -> dict[int, Event]:
     random = seeded(seed, block, "changes")
     events = {}
     for index in _own(seed, block, CAMPAIGNS):
-        # The milliseconds tell apart all changes that could be announced for one second: no two are alike.
+        # The milliseconds distinguish all changes that could be announced for the same second.
         time = (index + random.randrange(_ANNOUNCED)) * SECOND + index % SECOND
         deleted = _layout(seed, block)[index % BLOCK] is _Slot.DELETE
         campaign = None if deleted else random.randrange(CAMPAIGN_COUNT)
@@ -210,7 +210,7 @@ def _record(seed: int, index: int, slot: _Slot, random: Random) -> Record:
 
 
 def _original(seed: int, index: int, feed: str, random: Random) -> Event:
-    """An event of an earlier block that may still come at this index without more disorder than allowed."""
+    """Draw an event of an earlier block that may arrive at this index within the allowed disorder."""
     block = index // BLOCK
     earlier = max(0, block - random.choice(_REDELIVERED_BLOCKS))
     layout = _layout(seed, earlier)

@@ -1,4 +1,4 @@
-"""Events as messages of Kafka topics."""
+"""Send events as messages to Kafka topics."""
 
 from typing import TYPE_CHECKING
 
@@ -21,30 +21,30 @@ _DEADLINE_S = 20
 def produce(
     *, bootstrap: str, events: int, seed: int, start: int = 0, late: int = LATE_IMPRESSIONS
 ) -> Amounts:
-    """Sends events to the topics named as the feeds; a missing topic is made, with 4 partitions.
+    """Send events to the topics of the feeds; a missing topic is created with 4 partitions.
 
-    The key of a message is the impression's id, and for campaigns the ad's, so that the changes of one ad
+    The key of a message is the impression's id, or the ad's id for campaigns, so that the changes of one ad
     stay in order.
 
     Args:
         bootstrap: The brokers, as comma-separated `host:port`.
         events: The number of indices to send, at least 1.
-        seed: Another seed is another sequence.
-        start: The first index; the `next_start` of the call before continues the sequence.
-        late: Late impressions to spread over the call; there are none with `start` 0.
+        seed: The seed of the sequence.
+        start: The first index; the `next_start` of the previous call continues the sequence.
+        late: The number of late impressions in this call; ignored with `start` 0.
 
     Raises:
-        ConfigurationError: a number is out of its range.
-        TransientError: no broker answers, or not every message was taken.
+        ConfigurationError: A number is out of its range.
+        TransientError: No broker answers, or it did not accept every message.
     """
     from confluent_kafka import Producer
 
     arriving = arrivals(events=events, seed=seed, start=start, late=late)
-    _make_topics(bootstrap)
+    _create_topics(bootstrap)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,  # a message that is sent again after an error is not there twice
+            "enable.idempotence": True,  # a message that is resent after an error is stored once
             "linger.ms": 20,
             "message.timeout.ms": _DEADLINE_S * 1000,
         }
@@ -62,35 +62,35 @@ def produce(
     unsent = producer.flush(_DEADLINE_S)
     if refused or unsent:
         raise TransientError(
-            f"demo generate: Kafka at {bootstrap} did not take {len(refused) + unsent} of "
+            f"demo generate: Kafka at {bootstrap} did not accept {len(refused) + unsent} of "
             f"{tally.amounts(seed=seed, start=start, events=events).records} messages "
             f"({refused[0] if refused else 'no answer'}).",
-            lost="Topics hold a part of these events.",
-            fix="Look after the broker, then send them again to new topics.",
+            lost="The topics contain only a part of these events.",
+            fix="Check the broker, then generate the events into new topics.",
         )
     return tally.amounts(seed=seed, start=start, events=events)
 
 
-def _make_topics(bootstrap: str) -> None:
+def _create_topics(bootstrap: str) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics(
+    created = admin.create_topics(
         [NewTopic(feed, num_partitions=PARTITIONS) for feed in FEEDS],
         operation_timeout=_DEADLINE_S,
         request_timeout=_DEADLINE_S,
     )
-    for feed, topic in made.items():
+    for feed, topic in created.items():
         try:
             topic.result()
         except KafkaException as error:
             reason = error.args[0]
             if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TransientError(
-                    f"demo generate: Kafka at {bootstrap} did not make the topic {feed}: {reason.str()}.",
+                    f"demo generate: Kafka at {bootstrap} did not create the topic {feed}: {reason.str()}.",
                     lost="Nothing was sent.",
-                    fix="Check the address and that the broker runs, then generate again.",
+                    fix="Check the address and that the broker is running, then generate the events again.",
                 ) from error
 
 
@@ -98,7 +98,7 @@ def _send(producer: "Producer", record: Record, delivered: "DeliveryCallback") -
     while True:
         try:
             producer.produce(record.feed, value=record.text, key=record.key, on_delivery=delivered)
-        except BufferError:  # the queue is full: reports of delivery make room in it
+        except BufferError:  # the queue is full: delivery reports make room in it
             producer.poll(1)
         else:
             producer.poll(0)

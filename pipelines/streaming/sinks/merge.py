@@ -37,6 +37,7 @@ class DeltaMerge(Sink):
         valid_by: The column whose values start and end a version with `scd_type=2`, such as the time of the
             change; the default is `sequence_by`.
         cluster_by: Columns that the table is clustered by.
+        merge_schema: Whether new columns of the output are added to the table.
     """
 
     keys: Sequence[str]

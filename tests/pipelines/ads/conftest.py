@@ -1,4 +1,4 @@
-"""A session for the tests of `ads`."""
+"""The Spark session of the tests of `ads`."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def spark(engine: "Engine") -> "SparkSession":
-    """A session of its own with the confs that runs have."""
+    """A separate session with the confs of a run."""
     session = engine.new()
     for key, value in QueryOptions(state_store="hdfs").confs(default_partitions=2).items():
         session.conf.set(key, value)

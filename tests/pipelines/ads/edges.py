@@ -1,7 +1,7 @@
-"""Input by hand, in two runs, with a row on each side of every edge in time that the tables of `ads` have.
+"""Handmade input of two runs, with a row on each side of every time boundary in the tables of `ads`.
 
 The newest impression and the newest click of both runs are just after 10:00, so the watermark is 08:00
-exactly, from the end of the first run on.
+exactly from the end of the first run on.
 """
 
 import json
@@ -25,7 +25,7 @@ FIRST_RUN = {
             "seq": 3,
             "changed_at": "05:00:00",
         },
-        # It comes after the change that follows it, and ends the campaign for two hours.
+        # It arrives after the change that follows it, and ends the campaign for two hours.
         {"ad_id": "a", "op": "delete", "seq": 2, "changed_at": "03:00:00"},
         {"ad_id": "never", "op": "delete", "seq": 1, "changed_at": "00:00:00"},
     ],
@@ -48,8 +48,8 @@ FIRST_RUN = {
         ("session open", "07:30:00.001", "user: session open"),
         ("one session, begun", "01:00:00", "user: one session"),
         ("one session, continued", "01:30:00", "user: one session"),
-        ("two engine, first", "01:00:00", "user: two engine"),
-        ("two engine, second", "01:30:00.001", "user: two engine"),
+        ("two sessions, first", "01:00:00", "user: two sessions"),
+        ("two sessions, second", "01:30:00.001", "user: two sessions"),
         ("forgotten", "06:00:00"),
         ("remembered", "06:00:00.001"),
         ("newest", "10:00:00.000999"),
@@ -79,16 +79,16 @@ SECOND_RUN = {
 
 
 def write(landing: Path, run: dict[str, list], name: str) -> None:
-    """Writes the input of a run as one file for each feed that has any."""
-    texts = {
+    """Write the input of a run as one file per feed that has any."""
+    lines = {
         "ad-campaigns": [json.dumps(c | {"changed_at": _at(c["changed_at"])}) for c in run["ad-campaigns"]],
         "ad-impressions": [_impression(*values) for values in run["ad-impressions"]],
         "ad-clicks": [_click(*values) for values in run["ad-clicks"]],
     }
-    for feed, lines in texts.items():
+    for feed, of_feed in lines.items():
         (landing / feed).mkdir(parents=True, exist_ok=True)
-        if lines:
-            (landing / feed / name).write_text("\n".join(lines))
+        if of_feed:
+            (landing / feed / name).write_text("\n".join(of_feed))
 
 
 def _at(time: str) -> str:

@@ -1,24 +1,24 @@
-"""What every table of `ads` must hold, computed from the input records alone.
+"""The expected content of every table of `ads`, computed from the input records alone.
 
-Plain Python: nothing of ours and no Spark, so that a mistake cannot be made twice. A table is a multiset: a
-`Counter` of tuples whose columns are those of `COLUMNS`, in that order. A timestamp is an integer: the
-microseconds since 1970 in UTC. A date is its ISO text, null is None.
+It is plain Python, without Tidemill and without Spark, so that both cannot contain the same mistake. A table is a
+multiset: a `Counter` of tuples with the columns of `COLUMNS`, in that order. A timestamp is an integer: the
+microseconds since 1970 in UTC. A date is an ISO string, null is None.
 
-`expected(feeds)` holds where no record is behind its watermark: then neither the order of the records nor how
-they were cut into runs matters. Where records come late, the two `unique_*` streams need their batches:
-`expected(feeds, batches={"unique_impressions": [...]})`. What these two keep is complete for the tables after
-them, as long as nothing that they let through is late there.
+`expected(feeds)` is valid if no record is behind its watermark: then neither the order of the records nor their cut
+into runs matters. If records arrive late, the two `unique_*` streams need their batches:
+`expected(feeds, batches={"unique_impressions": [...]})`. The rows that these two keep determine the tables after them,
+as long as none of the rows is late there.
 
-The rules of Spark that this rests on were tried with pyspark 4.2.0 (`test_oracle.py` repeats it):
+The rules of Spark below were observed with pyspark 4.2.0 (`test_oracle.py` repeats the observation):
 
-- A watermark is the newest event time of a batch, in whole milliseconds, minus the delay, never below 0, and
-  never goes back; of several, the lowest counts, and it is 0 while one input had no row.
-- A row is late if its time is at or before the watermark of the batch *before* its own; state goes by the
-  watermark of its own batch.
+- A watermark is the newest event time of a batch, in whole milliseconds, minus the delay. It is never below 0 and
+  never decreases. Of several watermarks the lowest counts, and it is 0 as long as one input had no row.
+- A row is late if its time is at or before the watermark of the *previous* batch. State is evicted by the watermark
+  of its own batch.
 - A window, and a session, is over when its end is at or before the watermark.
-- A session takes in an event at its very end: exactly 30 minutes after the last one is still in it.
-- An impression without a click is given up when its time plus the hour is before the watermark: at that very
-  moment a click could still come.
+- A session includes an event at its very end: exactly 30 minutes after the last one.
+- An impression without a click is emitted when its time plus the hour is before the watermark: at that very moment a
+  click could still arrive.
 - An id is forgotten when its first time plus the delay is at or before the watermark.
 """
 
@@ -55,7 +55,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "campaign_minutes": ("minute", "campaign_id", "impressions", "spend_micros"),
     "campaign_totals": ("campaign_id", "impressions", "spend_micros"),
     "user_sessions": ("user_id", "session_start", "session_end", "impressions", "spend_micros"),
-    # The raw text, and the names of the rules that it breaks, sorted.
+    # The raw text, and the sorted names of the violated rules.
     "impressions__quarantine": ("raw", "violated"),
     "clicks__quarantine": ("raw", "violated"),
     "campaigns__quarantine": ("raw", "violated"),
@@ -72,7 +72,7 @@ _FIELDS = {
 
 
 class NotDefinedError(Exception):
-    """The input leaves open what the tables hold; better no answer than a wrong one."""
+    """The input does not determine the tables."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Batch:
     """One batch of a `unique_*` stream.
 
     Attributes:
-        rows: The rows that it read, with the columns of the table before it (`COLUMNS`).
+        rows: The rows that it read, with the columns of the upstream table (`COLUMNS`).
         watermark_ms: Its watermark, the `batchWatermarkMs` of its entry in `offsets/`.
     """
 
@@ -90,11 +90,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a run over all of the input must have made.
+    """The expected tables after a run over all of the input.
 
     Attributes:
         tables: The rows of every table by its name.
-        late: Rows that were late, by stream; only where batches were given.
+        late: The number of late rows by stream; only for streams whose batches were given.
     """
 
     tables: dict[str, Table]
@@ -107,11 +107,11 @@ class Expected:
 def expected(
     feeds: Path | Mapping[str, Iterable[str]], batches: Mapping[str, Sequence[Batch]] | None = None
 ) -> Expected:
-    """Every table, once all of the input was read and the last watermark has done its work.
+    """Return every table after all of the input was read and the last watermark took effect.
 
     Args:
-        feeds: A landing place with a folder of files a feed, or the records by feed.
-        batches: The batches of `unique_impressions` and of `unique_clicks`, where records come late.
+        feeds: A landing folder with one folder per feed, or the records by feed.
+        batches: The batches of `unique_impressions` and of `unique_clicks`, if records arrive late.
     """
     records = feeds if isinstance(feeds, Mapping) else records_of(feeds)
     good: dict[str, list[Row]] = {}
@@ -137,7 +137,7 @@ def expected(
 
 
 def records_of(landing: Path) -> dict[str, list[str]]:
-    """The records of every feed, in the order of the files' modification times."""
+    """Return the records of every feed, in the order of the files' modification times."""
     records = {}
     for feed in FEED_OF.values():
         files = sorted((landing / feed).glob("*.json"), key=lambda file: (file.stat().st_mtime_ns, file.name))
@@ -146,12 +146,12 @@ def records_of(landing: Path) -> dict[str, list[str]]:
 
 
 def parse(stream: str, lines: Iterable[str]) -> tuple[list[Row], Table]:
-    """The good rows of an ingest stream, in their order, and its quarantine.
+    """Return the valid rows of an ingest stream, in their order, and its quarantine.
 
     A row of `campaigns` is a change: `ad_id, campaign_id, campaign, op, seq, changed_at`.
 
     Raises:
-        NotDefinedError: a value that Spark reads in a way of its own, which is not written down here.
+        NotDefinedError: Spark parses a value in its own way, which the oracle does not define.
     """
     rows: list[Row] = []
     quarantine: Table = Counter()
@@ -161,8 +161,8 @@ def parse(stream: str, lines: Iterable[str]) -> tuple[list[Row], Table]:
         row = _parsed(line, _FIELDS[stream])
         if row is None:
             quarantine[line, (UNPARSABLE,)] += 1
-        elif broken := tuple(sorted(name for name, holds in _RULES[stream].items() if not holds(row))):
-            quarantine[line, broken] += 1
+        elif violated := tuple(sorted(name for name, holds in _RULES[stream].items() if not holds(row))):
+            quarantine[line, violated] += 1
         else:
             values = tuple(row.values())
             rows.append((*values, _date(row["event_time"])) if stream == "impressions" else values)
@@ -170,7 +170,7 @@ def parse(stream: str, lines: Iterable[str]) -> tuple[list[Row], Table]:
 
 
 def microseconds(text: str) -> int:
-    """An ISO-8601 time with its offset, as microseconds since 1970 in UTC."""
+    """Convert an ISO-8601 time with its offset into microseconds since 1970 in UTC."""
     return (datetime.fromisoformat(text) - _EPOCH) // _MICROSECOND
 
 
@@ -179,13 +179,13 @@ def _date(time: int) -> str:
 
 
 def _parsed(line: str, fields: Sequence[str]) -> dict[str, Any] | None:
-    """The values of a record by field, or None if it is unparsable."""
+    """Return the values of a record by field, or None if it is unparsable."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError:
         return None
     if not isinstance(record, dict):
-        raise NotDefinedError(f"JSON, but no object: {line!r}")
+        raise NotDefinedError(f"JSON, but not an object: {line!r}")
     row: dict[str, Any] = {}
     for name in fields:
         value = record.get(name)
@@ -229,7 +229,7 @@ _RULES: dict[str, dict[str, Callable[[dict[str, Any]], bool]]] = {
 
 
 def _versions(changes: Iterable[Row]) -> dict[str, list[Row]]:
-    """The versions of each ad, oldest first: each is valid until the next change, a delete included."""
+    """Return the versions of each ad, oldest first. A version is valid until the next change, including a delete."""
     changes_of: dict[str, dict[int, Row]] = defaultdict(dict)
     for change in changes:
         ad_id, seq = change[0], change[4]
@@ -250,7 +250,7 @@ def _versions(changes: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _campaign(versions: Mapping[str, list[Row]], impression: Row) -> tuple[str | None, str | None]:
-    """The campaign that an impression's ad was in at its time, or nulls."""
+    """Return the campaign of an impression's ad at its time, or nulls."""
     ad_id, time = impression[1], impression[5]
     for _, campaign_id, campaign, _, _, start, end in versions.get(ad_id, ()):
         if start <= time and (end is None or time < end):
@@ -267,7 +267,7 @@ def _unique(rows: Iterable[Row]) -> Table:
 
 
 def _unique_by_batch(batches: Iterable[Batch], time_at: int) -> tuple[Table, int]:
-    """Rows that a deduplication lets through batch by batch, and how many were late."""
+    """Return the rows that a deduplication keeps batch by batch, and the number of late rows."""
     kept: Table = Counter()
     late = 0
     forgotten_at: dict[str, int] = {}
@@ -315,7 +315,7 @@ def _campaign_minutes(impressions: list[Row]) -> Table:
 
 
 def _totals(costs: Iterable[Row]) -> Table:
-    """Count and sum of the last column, by all columns before it."""
+    """Return the count and the sum of the last column, by all columns before it."""
     by_key: dict[Row, list[int]] = defaultdict(list)
     for *key, cost in costs:
         by_key[tuple(key)].append(cost)

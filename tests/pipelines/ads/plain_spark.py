@@ -1,7 +1,7 @@
-"""The functions of `ads` in plain Structured Streaming, without our runner and without Delta.
+"""The functions of `ads` in plain Structured Streaming, without the runner and without Delta.
 
-One query a stream, available-now, one after the other as their data flow; tables are parquet. It shows what
-Spark itself makes of the input, run by run.
+There is one `availableNow` query per stream, and they run one after the other in the order of the data. The tables are
+parquet. They show the results of Spark itself, run by run.
 """
 
 import json
@@ -33,19 +33,19 @@ APPEND = (ads.unique_impressions, ads.unique_clicks, ads.attribution, ads.campai
 
 @dataclass
 class PlainSpark:
-    """`ads` over a landing place, with tables and checkpoints in a folder of its own.
+    """`ads` over a landing folder, with its own tables and checkpoints.
 
-    The table of an ingest stream holds the bad records too, marked; who reads it leaves them out.
+    The table of an ingest stream also contains the bad records, which are marked. Its readers skip them.
     """
 
     spark: "SparkSession"
     landing: Path
-    place: Path
+    folder: Path
     _totals: dict[str, Row] = field(default_factory=dict)
     _batches_after_run: dict[str, list[int]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Everything that is new, through all streams."""
+        """Process the new input in all streams."""
         for stream in INGEST:
             self._ingest(stream)
         for stream in APPEND:
@@ -60,13 +60,13 @@ class PlainSpark:
         )
 
     def table(self, name: str) -> Table:
-        """The rows of a table as the oracle writes them."""
+        """Return the rows of a table in the form of the oracle."""
         if name == "campaign_totals":
             return Counter(self._totals.values())
         if name == "campaigns":
             return as_table(self._campaigns(), COLUMNS[name])
         stream, _, quarantine = name.partition("__")
-        rows = self.spark.read.parquet(str(self.place / stream))
+        rows = self.spark.read.parquet(str(self.folder / stream))
         if quarantine:
             rows = _bad(rows).select(F.col(RAW).alias("raw"), F.array_sort(VIOLATED).alias("violated"))
         elif ads.ads[stream].feed:
@@ -74,7 +74,7 @@ class PlainSpark:
         return as_table(rows, COLUMNS[name])
 
     def batches(self, stream: str, rows_of_runs: Sequence[Iterable[Row]]) -> list[Batch]:
-        """The batches of a stream: each run has one with rows, and perhaps one without."""
+        """Return the batches of a stream: each run has one with rows, and perhaps one without."""
         watermarks = self._watermarks(stream)
         batches: list[Batch] = []
         for rows, until in zip(rows_of_runs, self._batches_after_run[stream], strict=True):
@@ -83,9 +83,9 @@ class PlainSpark:
         return batches
 
     def _watermarks(self, stream: str) -> list[int]:
-        folder = self.place / "checkpoints" / stream / "offsets"
+        offsets = self.folder / "checkpoints" / stream / "offsets"
         files = sorted(
-            (file for file in folder.iterdir() if file.name.isdigit()), key=lambda file: int(file.name)
+            (file for file in offsets.iterdir() if file.name.isdigit()), key=lambda file: int(file.name)
         )
         return [json.loads(file.read_text().split("\n")[1])["batchWatermarkMs"] for file in files]
 
@@ -103,7 +103,7 @@ class PlainSpark:
             if upstream == "campaigns":
                 inputs.append(self._campaigns())
                 continue
-            table = str(self.place / upstream)
+            table = str(self.folder / upstream)
             schema = self.spark.read.parquet(table).schema
             rows = self.spark.readStream.name(name).schema(schema).parquet(table)
             if ads.ads[upstream].feed:
@@ -116,7 +116,7 @@ class PlainSpark:
         return inputs
 
     def _campaigns(self) -> "DataFrame":
-        changes = _good(self.spark.read.parquet(str(self.place / "campaigns"))).distinct()
+        changes = _good(self.spark.read.parquet(str(self.folder / "campaigns"))).distinct()
         following = Window.partitionBy("ad_id").orderBy("seq")
         return (
             changes.withColumn("__START_AT", F.col("changed_at"))
@@ -125,10 +125,10 @@ class PlainSpark:
         )
 
     def _append(self, rows: "DataFrame", table: str) -> None:
-        self._finish(rows.writeStream.format("parquet").option("path", str(self.place / table)), table)
+        self._finish(rows.writeStream.format("parquet").option("path", str(self.folder / table)), table)
 
     def _finish(self, writer: "DataStreamWriter", table: str) -> None:
-        checkpoint = str(self.place / "checkpoints" / table)
+        checkpoint = str(self.folder / "checkpoints" / table)
         writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
 
     def _update_totals(self, rows: "DataFrame", _: int) -> None:
@@ -144,7 +144,7 @@ def _bad(records: "DataFrame") -> "DataFrame":
 
 
 def as_table(rows: "DataFrame", columns: Sequence[str]) -> Table:
-    """Rows as the oracle writes them: columns in order, times as microseconds, dates as text."""
+    """Return rows in the form of the oracle: columns in order, times as microseconds, dates as strings."""
     plain = []
     for name in columns:
         match rows.schema[name].dataType:

@@ -28,7 +28,7 @@ def records(**options) -> list[Record]:
     return [record for _, record in arrivals(**options)]
 
 
-def texts(arrived: list[Record], feed: str) -> list[str]:
+def lines_of(arrived: list[Record], feed: str) -> list[str]:
     return [record.text for record in arrived if record.feed == feed]
 
 
@@ -39,13 +39,13 @@ def arrived() -> list[Record]:
 
 @pytest.fixture(scope="module")
 def expected(arrived) -> oracle.Expected:
-    return oracle.expected({feed: texts(arrived, feed) for feed in STREAMS})
+    return oracle.expected({feed: lines_of(arrived, feed) for feed in STREAMS})
 
 
 def test_the_same_seed_gives_the_same_events_on_every_machine(arrived):
     digest = hashlib.sha256("\n".join(record.text for record in arrived).encode()).hexdigest()
 
-    # A changed sum is a changed sequence: whoever continues one with --start must know.
+    # A changed checksum means a changed sequence, which breaks a sequence that is continued with --start.
     assert digest == "e41c1cbd72ceed60d2739788c01ce7000fa5be62c06a8497cdc7bfe7e11ba7c7"
 
 
@@ -62,7 +62,7 @@ def test_start_continues_the_sequence(cut):
     assert [record for record in parts if record.kind is not Kind.LATE] == whole
 
 
-def test_far_ahead_is_as_near_as_the_beginning():
+def test_a_start_far_ahead_takes_no_longer():
     assert len(records(events=3, seed=5, start=10**9, late=0)) == 3
 
 
@@ -74,24 +74,24 @@ def test_the_amounts_are_those_of_the_files(tmp_path):
     for feed, stream in STREAMS.items():
         amounts = [first.feeds[feed], second.feeds[feed]]
         rows, quarantine = oracle.parse(stream, made[feed])
-        assert len([line for line in made[feed] if line]) == sum(each.records for each in amounts)
-        assert quarantine.total() == sum(each.quarantined for each in amounts)
-        assert len(rows) - len(set(rows)) == sum(each.duplicate for each in amounts)
+        assert len([line for line in made[feed] if line]) == sum(call.records for call in amounts)
+        assert quarantine.total() == sum(call.quarantined for call in amounts)
+        assert len(rows) - len(set(rows)) == sum(call.duplicate for call in amounts)
         broken = Counter(rule for (_, rules), count in quarantine.items() for rule in rules * count)
-        assert broken["unparsable"] == sum(each.unparsable for each in amounts)
-        assert broken["cost_not_negative"] == sum(each.negative_cost for each in amounts)
+        assert broken["unparsable"] == sum(call.unparsable for call in amounts)
+        assert broken["cost_not_negative"] == sum(call.negative_cost for call in amounts)
         assert sum(broken[rule] for rule in broken if rule.endswith("_id")) == sum(
-            each.missing_id for each in amounts
+            call.missing_id for call in amounts
         )
 
 
 def test_every_event_is_one_record():
     amounts = generate_amounts(events=5_000, start=0)
 
-    assert amounts.records == 5_000 + 190  # and the campaigns that run when the sequence begins
+    assert amounts.records == 5_000 + 190  # and the campaigns at the beginning of the sequence
 
 
-def test_every_kind_of_record_is_there(arrived):
+def test_every_kind_of_record_occurs(arrived):
     kinds = {(record.feed, record.kind) for record in arrived}
 
     assert kinds == {
@@ -103,7 +103,7 @@ def test_every_kind_of_record_is_there(arrived):
 
 
 @pytest.mark.parametrize("feed", TIME_OF)
-def test_nothing_is_more_than_half_an_hour_behind_what_came_before(arrived, feed):
+def test_no_record_is_more_than_half_an_hour_behind_an_earlier_one(arrived, feed):
     newest, behind = 0, 0
     for record in arrived:
         if record.feed == feed and record.kind in (Kind.FIRST, Kind.DUPLICATE):
@@ -148,15 +148,15 @@ def test_changes_of_an_ad_are_ordered_by_their_sequence_and_some_arrive_out_of_o
     assert {change["op"] for change in changes} == {"upsert", "delete"}
 
 
-def test_an_impression_is_clicked_once_at_the_most_and_at_the_edges_of_the_hour_too(expected):
+def test_an_impression_is_clicked_at_most_once_and_also_at_the_edges_of_the_hour(expected):
     shown_at = {row[0]: row[5] for row in expected["unique_impressions"]}
     clicks = [row for row in expected["unique_clicks"] if row[1] in shown_at]
 
     assert max(Counter(click[1] for click in clicks).values()) == 1
     after = [click[4] - shown_at[click[1]] for click in clicks]
     assert {0, oracle.HOUR, oracle.HOUR + 1_000} <= set(after)
-    assert all(each >= 0 for each in after)
-    assert any(each > oracle.HOUR + oracle.MINUTE for each in after)
+    assert all(delay >= 0 for delay in after)
+    assert any(delay > oracle.HOUR + oracle.MINUTE for delay in after)
 
 
 def test_a_click_arrives_after_its_impression(arrived):
@@ -175,7 +175,7 @@ def test_impressions_have_campaigns_or_none_and_sessions_end(expected):
     assert expected["campaign_totals"].total() == 21
 
 
-def test_late_impressions_come_with_a_later_start_only():
+def test_late_impressions_arrive_with_a_later_start_only():
     late = [record for record in records(events=600, seed=7, start=1_000) if record.kind is Kind.LATE]
     moment = oracle.microseconds("2026-01-01T00:16:40Z")
 
@@ -188,7 +188,7 @@ def test_late_impressions_come_with_a_later_start_only():
     assert len([r for r in records(events=2, seed=7, start=1_000) if r.kind is Kind.LATE]) == 7
 
 
-def test_names_and_modification_times_ascend_over_all_calls_whatever_the_clock_does(tmp_path):
+def test_names_and_modification_times_ascend_over_all_calls_and_clocks(tmp_path):
     first = generate(out=tmp_path, events=2_000, seed=7, files=5)
     ahead = time.time() + 3_600
     os.utime(max((tmp_path / "ad-clicks").iterdir()), (ahead, ahead))
@@ -207,7 +207,7 @@ def test_the_files_hold_the_records_in_the_order_of_arrival(tmp_path):
     in_files = oracle.records_of(tmp_path)
     arrived = records(events=2_000, seed=7)
     assert {f: [line for line in lines if line] for f, lines in in_files.items()} == {
-        feed: texts(arrived, feed) for feed in STREAMS
+        feed: lines_of(arrived, feed) for feed in STREAMS
     }
 
 
@@ -217,7 +217,7 @@ def test_more_files_than_events(tmp_path):
     assert sum(1 for _ in tmp_path.rglob("*.json")) == 3
 
 
-def test_a_call_that_breaks_off_leaves_complete_files_only(tmp_path, monkeypatch):
+def test_an_interrupted_call_leaves_complete_files_only(tmp_path, monkeypatch):
     move, moved = Path.replace, []
 
     def full_disk(file: Path, target: Path) -> Path:
@@ -234,7 +234,7 @@ def test_a_call_that_breaks_off_leaves_complete_files_only(tmp_path, monkeypatch
     assert sorted(visible) == sorted(moved)
 
 
-def test_what_is_there_is_not_written_over(tmp_path):
+def test_existing_events_are_not_overwritten(tmp_path):
     generate(out=tmp_path, events=100, seed=7, files=2)
     before = oracle.records_of(tmp_path)
 
@@ -275,7 +275,7 @@ def test_the_command_prints_the_amounts_for_programs(command, tmp_path):
     assert document["schema_version"] == 1
     assert (document["start"], document["next_start"], document["records"]) == (1_000, 1_500, 507)
     assert document["feeds"] == {
-        feed: {"records": each.records, **asdict(each)} for feed, each in amounts.feeds.items()
+        feed: {"records": of_feed.records, **asdict(of_feed)} for feed, of_feed in amounts.feeds.items()
     }
 
 
@@ -288,7 +288,7 @@ def test_the_command_prints_the_amounts_for_people(command, tmp_path):
 
 
 @pytest.mark.parametrize("target", [[], ["--out", "here", "--kafka", "localhost:9092"]])
-def test_the_command_wants_one_place(command, target):
+def test_the_command_needs_one_destination(command, target):
     result = CliRunner().invoke(command, target)
 
     assert isinstance(result.exception, ConfigurationError)
@@ -318,7 +318,7 @@ def in_order_by_key(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def read_topics(bootstrap: str, count: int) -> list[tuple[str, int, str, str]]:
-    """So many messages as topic, partition, key and text; those of a partition are in their order."""
+    """Read this many messages as topic, partition, key and text; those of a partition keep their order."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "auto.offset.reset": "earliest"})
     messages: list[tuple[str, int, str, str]] = []
     deadline = time.monotonic() + 60
@@ -338,14 +338,14 @@ def read_topics(bootstrap: str, count: int) -> list[tuple[str, int, str, str]]:
 
 @pytest.fixture
 def empty_broker():
-    """A broker of its own: the topics have the names of the feeds, and other tests fill those too."""
+    """A separate broker: the topics have the names of the feeds, and other tests fill them too."""
     with Broker() as running:
         yield running
 
 
-def test_a_broker_that_is_down_is_worth_another_attempt(monkeypatch):
+def test_a_broker_that_is_down_is_a_transient_error(monkeypatch):
     monkeypatch.setattr(topics, "_DEADLINE_S", 1)
     with socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, and not listening
         with pytest.raises(TransientError, match="Nothing was sent"):
             produce(bootstrap=f"127.0.0.1:{taken.getsockname()[1]}", events=1, seed=7)

@@ -13,61 +13,63 @@ from tests.pipelines.ads.plain_spark import PlainSpark, as_table
 ROWS_OF = {"unique_impressions": "impressions", "unique_clicks": "clicks"}
 
 
-def good_rows(stream: str, landing: Path, seen: Counter) -> list:
-    """The rows of an ingest stream that came since `seen`, which then has them too."""
+def good_rows(stream: str, landing: Path, earlier: Counter) -> list:
+    """Return the rows of an ingest stream that are not in `earlier`, and count them there."""
     lines = oracle.records_of(landing)[oracle.FEED_OF[stream]]
-    new = oracle.parse(stream, lines[seen[stream] :])[0]
-    seen[stream] = len(lines)
+    new = oracle.parse(stream, lines[earlier[stream] :])[0]
+    earlier[stream] = len(lines)
     return new
 
 
-def run_and_note(plain: PlainSpark, rows: dict[str, list], seen: Counter) -> None:
+def run_and_record(plain: PlainSpark, rows: dict[str, list], earlier: Counter) -> None:
     for stream, source in ROWS_OF.items():
-        rows[stream].append(good_rows(source, plain.landing, seen))
+        rows[stream].append(good_rows(source, plain.landing, earlier))
     plain.run()
 
 
-def what_spark_and_the_oracle_say(plain: PlainSpark, rows: dict[str, list]) -> tuple[dict, oracle.Expected]:
+def tables_of_spark_and_of_the_oracle(
+    plain: PlainSpark, rows: dict[str, list]
+) -> tuple[dict, oracle.Expected]:
     batches = {stream: plain.batches(stream, rows[stream]) for stream in ROWS_OF}
     made = {table: plain.table(table) for table in oracle.COLUMNS}
     return made, oracle.expected(plain.landing, batches)
 
 
-@pytest.mark.campaign  # test_pipeline.py compares the same through our runner
-def test_spark_makes_what_the_oracle_expects_also_of_late_rows(spark, tmp_path):
+@pytest.mark.campaign  # test_pipeline.py makes the same comparison with Tidemill's runner
+def test_spark_produces_the_tables_of_the_oracle_with_late_rows(spark, tmp_path):
     plain = PlainSpark(spark, tmp_path / "landing", tmp_path / "tables")
     rows: dict[str, list] = {stream: [] for stream in ROWS_OF}
-    seen: Counter = Counter()
+    earlier: Counter = Counter()
 
     first = generate(out=plain.landing, events=14_000, seed=11, files=3)
-    run_and_note(plain, rows, seen)
+    run_and_record(plain, rows, earlier)
     second = generate(out=plain.landing, events=4_000, seed=11, files=2, start=first.next_start)
-    run_and_note(plain, rows, seen)
+    run_and_record(plain, rows, earlier)
 
-    made, expected = what_spark_and_the_oracle_say(plain, rows)
+    made, expected = tables_of_spark_and_of_the_oracle(plain, rows)
     assert made == expected.tables
     assert expected.late == {"unique_impressions": second.feeds["ad-impressions"].late, "unique_clicks": 0}
     assert all(made.values())
 
 
-def test_spark_makes_what_the_oracle_expects_at_every_edge(spark, tmp_path):
+def test_spark_produces_the_tables_of_the_oracle_at_every_boundary(spark, tmp_path):
     plain = PlainSpark(spark, tmp_path / "landing", tmp_path / "tables")
     rows: dict[str, list] = {stream: [] for stream in ROWS_OF}
-    seen: Counter = Counter()
+    earlier: Counter = Counter()
 
     edges.write(plain.landing, edges.FIRST_RUN, "1.json")
-    run_and_note(plain, rows, seen)
+    run_and_record(plain, rows, earlier)
     edges.write(plain.landing, edges.SECOND_RUN, "2.json")
-    run_and_note(plain, rows, seen)
+    run_and_record(plain, rows, earlier)
 
-    made, expected = what_spark_and_the_oracle_say(plain, rows)
+    made, expected = tables_of_spark_and_of_the_oracle(plain, rows)
     assert made == expected.tables
     assert expected.late == {"unique_impressions": 1, "unique_clicks": 0}
 
 
-def test_a_row_is_late_by_the_watermark_of_the_batch_before(spark, tmp_path):
+def test_a_row_is_late_by_the_watermark_of_the_previous_batch(spark, tmp_path):
     (tmp_path / "landing").mkdir()
-    # The batch of the first makes the watermark 8:00; the batch of the second does not feel it yet.
+    # The batch of the first sets the watermark to 8:00, which applies from the third batch on.
     for number, hour in enumerate((10, 7, 6)):
         file = tmp_path / "landing" / f"{number}.csv"
         file.write_text(f"imp-{hour},2026-01-01T{hour:02d}:00:00Z\n")
@@ -90,9 +92,9 @@ def test_a_row_is_late_by_the_watermark_of_the_batch_before(spark, tmp_path):
 
 @pytest.fixture(scope="module")
 def landing(tmp_path_factory) -> Path:
-    place = tmp_path_factory.mktemp("landing")
-    generate(out=place, events=14_000, seed=3, files=4)
-    return place
+    folder = tmp_path_factory.mktemp("landing")
+    generate(out=folder, events=14_000, seed=3, files=4)
+    return folder
 
 
 ALL_FROM_IMPRESSIONS = {
@@ -132,7 +134,7 @@ ALL_FROM_CLICKS = {"clicks", "unique_clicks", "attribution"}
 def test_the_oracle_notices_one_changed_value(landing, feed, column, value, noticed_by):
     records = oracle.records_of(landing)
     before = oracle.expected(records)
-    number = the_one_that_counts(feed, records[feed], before)
+    number = relevant_record(feed, records[feed], before)
     changed = json.loads(records[feed][number]) | {column: value}
     records[feed][number] = json.dumps(changed)
 
@@ -145,8 +147,8 @@ def test_the_oracle_notices_one_changed_value(landing, feed, column, value, noti
         assert tables == noticed_by
 
 
-def the_one_that_counts(feed: str, lines: list[str], before: oracle.Expected) -> int:
-    """A record that came once and that all tables of its feed depend on."""
+def relevant_record(feed: str, lines: list[str], before: oracle.Expected) -> int:
+    """Return the number of a record that arrived once and that all tables of its feed depend on."""
     clicked = {row[6]: row for row in before["attribution"] if row[6] is not None and row[8] is not None}
     chosen = next(
         row
@@ -168,7 +170,7 @@ def the_one_that_counts(feed: str, lines: list[str], before: oracle.Expected) ->
         ("clicks", '{"click_time": 1767225600}'),
     ],
 )
-def test_the_oracle_gives_no_answer_where_it_has_no_rule(stream, record):
+def test_the_oracle_refuses_input_without_a_rule(stream, record):
     with pytest.raises(oracle.NotDefinedError):
         oracle.parse(stream, [record])
 

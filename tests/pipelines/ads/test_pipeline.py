@@ -1,4 +1,4 @@
-"""The whole `ads` pipeline, through our runner, against the oracle: files, Kafka, late rows, any cut into runs."""
+"""The whole pipeline `ads` in Tidemill, compared with the oracle: files, Kafka, late rows, any cut into runs."""
 
 import os
 import random
@@ -25,7 +25,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def plain(value):
-    """A value as the oracle writes it."""
+    """Return a value in the form of the oracle."""
     if isinstance(value, datetime):
         return (value - EPOCH) // timedelta(microseconds=1)
     return value.isoformat() if isinstance(value, date) else value
@@ -35,25 +35,25 @@ ALL = tuple(stream.name.stream for stream in ads)
 
 
 def tables(scratch: "Scratch", streams: tuple[str, ...] = ALL):
-    """Every table of the pipeline, or of some streams, as the oracle writes it."""
-    found = {}
+    """Return every table of the pipeline, or of some streams, in the form of the oracle."""
+    made = {}
     for table, columns in oracle.COLUMNS.items():
         stream, _, quarantine = table.partition("__")
         if stream not in streams:
             continue
         if quarantine:
             rows = scratch.quarantined(ads[stream], *columns)
-            found[table] = Counter({(raw, tuple(sorted(rules))): n for (raw, rules), n in rows.items()})
+            made[table] = Counter({(raw, tuple(sorted(rules))): n for (raw, rules), n in rows.items()})
         else:
             rows = scratch.rows(ads[stream], *columns)
-            found[table] = Counter({tuple(map(plain, row)): n for row, n in rows.items()})
-    assert {table.partition("__")[0] for table in found} == set(streams), "each is compared"
-    return found
+            made[table] = Counter({tuple(map(plain, row)): n for row, n in rows.items()})
+    assert {table.partition("__")[0] for table in made} == set(streams), "a table is not compared"
+    return made
 
 
-def assert_equal(found, expected: oracle.Expected):
-    for table in found:
-        missing, surplus = expected[table] - found[table], found[table] - expected[table]
+def assert_equal(made, expected: oracle.Expected):
+    for table in made:
+        missing, surplus = expected[table] - made[table], made[table] - expected[table]
         assert missing == surplus, (  # disjoint, so equal only if both are empty
             f"{table}: {missing.total()} rows missing, such as {list(missing)[:2]}; "
             f"{surplus.total()} too many, such as {list(surplus)[:2]}"
@@ -67,22 +67,22 @@ def run_all(scratch: "Scratch"):
 
 
 def arrive(scratch: "Scratch", prepared: "Path", pieces: list[str], started: int):
-    """Moves the files of some pieces into the landing place, read in this order."""
+    """Copy the files of some pieces into the landing folder, to be read in this order."""
     for number, piece in enumerate(pieces):
         for feed in oracle.FEED_OF.values():
             if (prepared / feed / piece).exists():
-                place = scratch.landing / feed / piece
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(prepared / feed / piece, place)
-                os.utime(place, (started + number, started + number))
+                file = scratch.landing / feed / piece
+                file.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(prepared / feed / piece, file)
+                os.utime(file, (started + number, started + number))
 
 
-@pytest.mark.campaign  # the two tests below cut their input, too
+@pytest.mark.campaign  # the two tests below also cut their input
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("runs", "shuffled"), [(1, False), (3, True), (7, False)])
 def test_every_table_is_the_oracles_however_the_input_is_cut(scratch, tmp_path, runs, shuffled):
     generate(out=tmp_path / "prepared", events=EVENTS, seed=11, files=14)
-    pieces = sorted({place.name for place in (tmp_path / "prepared").rglob("*.json")})
+    pieces = sorted({file.name for file in (tmp_path / "prepared").rglob("*.json")})
     size = -(-len(pieces) // runs)
     for start in range(0, len(pieces), size):
         chunk = pieces[start : start + size]
@@ -93,8 +93,8 @@ def test_every_table_is_the_oracles_however_the_input_is_cut(scratch, tmp_path, 
     assert_equal(tables(scratch), oracle.expected(tmp_path / "prepared"))
 
 
-def test_late_rows_are_counted_and_left_out_as_the_watermarks_say(scratch):
-    counted, batches, seen = 0, {"unique_impressions": [], "unique_clicks": []}, Counter()
+def test_late_rows_are_counted_and_dropped_according_to_the_watermarks(scratch):
+    counted, batches, earlier = 0, {"unique_impressions": [], "unique_clicks": []}, Counter()
     start = 0
     for events in (10_000, 6_000):
         amounts = generate(out=scratch.landing, events=events, seed=7, files=3, start=start)
@@ -104,14 +104,14 @@ def test_late_rows_are_counted_and_left_out_as_the_watermarks_say(scratch):
         lines = oracle.records_of(scratch.landing)
         for stream, source in (("unique_impressions", "impressions"), ("unique_clicks", "clicks")):
             of_feed = Counter(lines[oracle.FEED_OF[source]])
-            new = list((of_feed - seen).elements())
+            new = list((of_feed - earlier).elements())
             rows = oracle.parse(source, new)[0]
             for batch in results[stream].batches:
                 offsets = read_offset(scratch.checkpoint(ads[stream].name), batch.batch_id)
                 batches[stream].append(
                     oracle.Batch(rows=rows if batch.rows_read else [], watermark_ms=offsets.watermark_ms)
                 )
-        seen = sum((Counter(of) for of in lines.values()), Counter())
+        earlier = sum((Counter(of) for of in lines.values()), Counter())
     expected = oracle.expected(scratch.landing, batches)
     assert amounts.feeds["ad-impressions"].late == counted == expected.late["unique_impressions"] > 0
     assert_equal(tables(scratch), expected)

@@ -46,7 +46,7 @@ def micros(time: str) -> int:
 
 
 def frame(spark, stream, rows):
-    """Rows as a table of an ingest stream has them."""
+    """Return rows with the columns of an ingest stream's table."""
     schema = stream.feed.value.schema
     times = [name for name in schema.split() if name.endswith("_time")]
     names = [column.split()[0] for column in schema.split(", ")]
@@ -63,7 +63,7 @@ def clicks(spark, *rows):
 
 
 def campaigns(spark, *versions):
-    """Versions of ad-1: campaign, valid from, valid until."""
+    """Return versions of ad-1, each given as campaign, valid from, valid until."""
     rows = [
         ("ad-1", campaign_id, campaign_id.upper(), number, at(start), at(start), end and at(end))
         for number, (campaign_id, start, end) in enumerate(versions)
@@ -109,7 +109,7 @@ def test_a_click_counts_from_the_impression_to_the_end_of_the_hour(spark):
     )
 
 
-def test_tables_have_the_columns_that_are_promised(spark):
+def test_tables_have_the_documented_columns(spark):
     shown, clicked, versions = impressions(spark, {}), clicks(spark), campaigns(spark)
     made = {
         ads.impressions: ads.impressions(shown),
@@ -125,7 +125,7 @@ def test_tables_have_the_columns_that_are_promised(spark):
     }
 
 
-def test_minutes_add_up_a_campaign_and_what_is_in_none(spark):
+def test_minutes_add_up_each_campaign_and_the_ads_without_one(spark):
     shown = impressions(
         spark,
         {"event_time": "12:00:00", "cost_micros": 1},
@@ -147,7 +147,7 @@ def test_minutes_add_up_a_campaign_and_what_is_in_none(spark):
     )
 
 
-def test_totals_add_up_to_all_that_was_spent(spark):
+def test_totals_add_up_to_the_total_spend(spark):
     shown = impressions(spark, {"cost_micros": 1}, {"cost_micros": 2}, {"cost_micros": 4, "ad_id": "ad-2"})
 
     made = as_table(
@@ -185,7 +185,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("stream", GOOD, ids=str)
-def test_each_rule_of_a_feed_is_broken_by_what_it_is_for_and_by_nothing_else(spark, stream):
+def test_each_rule_of_a_feed_is_violated_by_its_own_defect_only(spark, stream):
     rules = stream.feed.quarantine
     bad = {
         "has_impression_id": [{"impression_id": None}, {"impression_id": ""}],
@@ -213,18 +213,18 @@ def test_each_rule_of_a_feed_is_broken_by_what_it_is_for_and_by_nothing_else(spa
     assert as_table(made, ["text", "broken"]) == Counter(records)
 
 
-def test_the_end_of_a_campaign_needs_no_campaign(spark):
+def test_a_delete_needs_no_campaign(spark):
     rule = ads.campaigns.feed.quarantine["has_campaign_id"]
     ends = spark.sql("SELECT 'delete' AS op, CAST(NULL AS STRING) AS campaign_id")
 
     assert ends.select(violated(rule)).collect() == [(False,)]
 
 
-def test_every_stream_says_what_it_is_for():
+def test_every_stream_has_a_description():
     assert [stream.name.stream for stream in ads.ads if not stream.description] == []
 
 
-def test_streams_read_what_the_pipeline_is_drawn_with():
+def test_streams_read_their_documented_sources():
     reads = {
         stream.name.stream: {source.upstream.stream: source.streaming for source in stream.sources.values()}
         for stream in ads.ads

@@ -24,7 +24,7 @@ from pipelines.streaming.checkpoint.verify import verify
 from resources.dev.broker import Broker
 from tests.streaming.checkpoint import handmade
 
-pytestmark = pytest.mark.timeout(1200)  # the first test creates the checkpoints
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1200)]  # the first test creates the checkpoints
 
 SOME = ["stateless-named", "limit", "windows-changelog", "windows-ids", "with-state"]
 REST = [
