@@ -1,1 +1,1 @@
-"""What streams do: Spark only, no Dagster. `ads` ships; your pipelines go beside it."""
+"""What streams do: Spark only, no Dagster. `ads` ships; your pipelines go next to it."""

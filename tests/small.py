@@ -13,7 +13,7 @@ SMALL = {
 
 
 def small_target(*pipelines: str) -> str:
-    """A `tidemill.toml` with such a Spark: a lake and a landing folder beside it, and these pipelines."""
+    """A `tidemill.toml` with such a Spark: a lake and a landing folder next to it, and these pipelines."""
     confs = ", ".join(f'"{key}" = "{value}"' for key, value in SMALL.items())
     return f"""
 pipelines = {list(pipelines)}

@@ -19,9 +19,9 @@ def generate(
     events: Annotated[int, typer.Option(help="How many events, one record each.")] = 50_000,
     seed: Annotated[int, typer.Option(help="Another seed gives other events.")] = 7,
     out: Annotated[
-        Path | None, typer.Option(help="The landing place: files go to OUT/<feed>/.", file_okay=False)
+        Path | None, typer.Option(help="The landing folder: files go to OUT/<feed>/.", file_okay=False)
     ] = None,
-    files: Annotated[int, typer.Option(help="With --out: files a feed.")] = 10,
+    files: Annotated[int, typer.Option(help="With --out: files per feed.")] = 10,
     kafka: Annotated[
         str | None, typer.Option(metavar="BOOTSTRAP", help="Brokers to send to instead, as host:port.")
     ] = None,

@@ -104,7 +104,7 @@ class Pipeline:
             full_name = self._name_of(function, name)
             try:
                 if full_name.stream in self._streams:
-                    raise DefinitionError(  # noqa: TRY301 - one place adds the stream to every error
+                    raise DefinitionError(  # noqa: TRY301 - one handler adds the stream to every error
                         f"a stream of that name exists, at {self._streams[full_name.stream].declared_at}."
                     )
                 stream = Stream(

@@ -1,6 +1,6 @@
 """The Java that would run Spark, and whether Spark runs on it, found without starting a JVM.
 
-Standard library only, and nothing of ours at import: `make` runs this file with the bare system Python,
+Standard library only, and nothing from this repository at import: `make` runs this file with the bare system Python,
 before there is a virtual environment.
 
 Sources: Spark 4.2 runs on Java 17, 21 and 25 (Spark overview). G1 of Java 22 up to 25.0.2 may move objects
@@ -123,14 +123,14 @@ def _absent(environ: Mapping[str, str]) -> str:
 
 
 def _unfit(java: Java) -> str | None:
-    found = f"Found Java {java.version} at {java.path}"
+    java_text = f"Found Java {java.version} at {java.path}"
     first, fixed = CORRUPTING
     if java.numbers < (OLDEST_MAJOR,):
-        return f"{found}: too old"
+        return f"{java_text}: too old"
     if first <= java.numbers < fixed:
-        return f"{found}: its garbage collector can corrupt data (JDK-8377811)"
+        return f"{java_text}: its garbage collector can corrupt data (JDK-8377811)"
     if java.modules is not None and NEEDED_MODULE not in java.modules:
-        return f"{found}: a reduced runtime without the module {NEEDED_MODULE}"
+        return f"{java_text}: a reduced runtime without the module {NEEDED_MODULE}"
     return None
 
 

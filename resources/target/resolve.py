@@ -167,7 +167,7 @@ def _entry(name: str, origin: str, config: Config) -> TargetConfig:
 
 
 def _require_variables(entry: TargetConfig, *, lake: bool, feeds: bool) -> None:
-    """Raise the error about a variable that is not set, unless a flag takes the place of the setting."""
+    """Raise the error about a variable that is not set, unless a flag replaces the setting."""
     for setting, error in entry.unset.items():
         part = setting.partition(".")[0]
         if (part != "lake" or lake) and (part not in ("landing", "feeds") or feeds):

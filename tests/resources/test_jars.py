@@ -96,18 +96,18 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def texts(jars: list[Path]) -> dict[str, str]:
+def contents(jars: list[Path]) -> dict[str, str]:
     return {jar.name: jar.read_text() for jar in jars}
 
 
 def test_fetched_once_with_a_line_on_stderr_then_offline(world, capsys, monkeypatch):
-    assert texts(jars_of(SET)) == CONTENTS
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "Fetching 2 jars for the tests, once, into" in told.err
+    assert contents(jars_of(SET)) == CONTENTS
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "Fetching 2 jars for the tests, once, into" in output.err
     monkeypatch.setenv("JAVA_HOME", "/gone")
 
-    assert texts(jars_of(SET)) == CONTENTS
+    assert contents(jars_of(SET)) == CONTENTS
     assert capsys.readouterr().err == ""
     assert world.starts() == 1
     assert world.leftovers() == []
@@ -146,7 +146,7 @@ def test_a_fetch_that_fails_says_why_and_leaves_the_cache_as_it_was(world, scrip
     assert world.leftovers() == []
 
     world.java(DELIVER)
-    assert texts(jars_of(SET)) == CONTENTS
+    assert contents(jars_of(SET)) == CONTENTS
 
 
 def test_a_fetch_that_is_killed_in_the_middle_leaves_nothing_that_counts(world):
@@ -159,7 +159,7 @@ def test_a_fetch_that_is_killed_in_the_middle_leaves_nothing_that_counts(world):
     assert len(world.leftovers()) == 1
 
     world.java(DELIVER)
-    assert texts(jars_of(SET)) == CONTENTS
+    assert contents(jars_of(SET)) == CONTENTS
     assert world.leftovers() == []
 
 
@@ -177,7 +177,7 @@ def test_two_processes_at_once_fetch_once(world):
             second.communicate(timeout=60)
 
     assert (first.returncode, second.returncode, world.starts()) == (0, 0, 1)
-    assert texts(jars_of(SET)) == CONTENTS
+    assert contents(jars_of(SET)) == CONTENTS
 
 
 @pytest.mark.parametrize("damage", ["flip", "empty", "remove", "folder"])
@@ -197,7 +197,7 @@ def test_a_damaged_copy_is_named_and_not_used_until_a_fetch_replaces_it(world, d
     assert world.starts() == 1
 
     assert fetch(SET).state == "ready"
-    assert texts(jars_of(SET)) == CONTENTS
+    assert contents(jars_of(SET)) == CONTENTS
     assert world.leftovers() == []
 
 
@@ -352,7 +352,7 @@ def test_the_command_shows_and_fetches_and_ends_with_1_on_damage(monkeypatch):
     assert shown["sets"][0]["faults"][0].startswith("one-1.0.jar has sha256")
 
     status, shown = ask("fetch", "--broker", "--json")
-    assert (status, [each["state"] for each in shown["sets"]]) == (0, ["ready", "ready"])
+    assert (status, [jars["state"] for jars in shown["sets"]]) == (0, ["ready", "ready"])
 
 
 @pytest.mark.usefixtures("world")

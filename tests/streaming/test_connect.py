@@ -68,7 +68,7 @@ def listens(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-# In a process of its own: pyspark decides once a process, and for its children, between classic and Connect.
+# In a process of its own: pyspark decides once per process, and for its children, between classic and Connect.
 RUN = """
 import sys
 from pathlib import Path
@@ -88,7 +88,7 @@ for last in (False, False, True):
     errors = [result.error for result in scratch.run_all(streams) if result.error is not None]
     if not errors:
         break
-    # Spark gives a Python worker 10 s to connect, which a busy machine can need; the next run goes on.
+    # Spark gives a Python worker 10 s to connect, which a busy machine can need; the next run continues.
     assert not last and all("connect back" in str(error) for error in errors), errors
 engine.stop()
 """

@@ -1,6 +1,6 @@
 """A run is killed at each point where it can hurt, and the next one makes it right.
 
-Each test kills a real process and its JVM with SIGKILL, looks at what the kill left in `offsets/` and
+Each test kills a real process and its JVM with SIGKILL, reads what the kill left in `offsets/` and
 `commits/`, runs again in another process, and compares the tables with plain Python over the input.
 """
 
@@ -134,8 +134,8 @@ def killed_at(points, scratch, tmp_path, *, in_tasks=()):
     child.kill_when(lambda: child.reached() == at and task.exists() == bool(in_tasks))
 
 
-def killed_after_file(place, scratch, stream, tmp_path):
-    Child(scratch, [stream], tmp_path).kill_when(place.exists)
+def killed_after_file(checkpoint, scratch, stream, tmp_path):
+    Child(scratch, [stream], tmp_path).kill_when(checkpoint.exists)
 
 
 def checkpoint_of(scratch, stream):
@@ -144,8 +144,8 @@ def checkpoint_of(scratch, stream):
 
 def batches(scratch, stream):
     """The newest batch in `offsets/` and in `commits/`."""
-    place = checkpoint_of(scratch, stream)
-    return max(offset_batches(place), default=-1), max(commit_batches(place), default=-1)
+    checkpoint = checkpoint_of(scratch, stream)
+    return max(offset_batches(checkpoint), default=-1), max(commit_batches(checkpoint), default=-1)
 
 
 def version_of(scratch, stream):
@@ -326,7 +326,7 @@ def arrived(engine, tmp_path_factory):
     "stream", ["windows", *(pytest.param(s, marks=campaign) for s in FIRST_RUNS if s != "windows")]
 )
 def test_a_first_run_that_was_killed_after_its_first_offsets(arrived, tmp_path, stream):
-    """The repair repeats batch 0, runs its no-data batch, and goes on: no attempt fails."""
+    """The repair repeats batch 0, runs its no-data batch, and continues: no attempt fails."""
     expected, columns = FIRST_RUNS[stream]
     killed_after_file(checkpoint_of(arrived, stream) / "offsets" / "0", arrived, stream, tmp_path)
     assert batches(arrived, stream) == (0, -1), "killed too late: the batch is committed"
@@ -377,13 +377,16 @@ def waiting(engine, tmp_path_factory):
 
 def killed_between_delta_and_spark(scratch, stream, tmp_path, *, changed):
     offset, _ = batches(scratch, stream)
-    place = checkpoint_of(scratch, stream)
+    checkpoint = checkpoint_of(scratch, stream)
     killed_after_file(next_delta_version(scratch, stream), scratch, stream, tmp_path)
     assert batches(scratch, stream) == (offset + 1, offset), "killed too late: the batch is committed"
     run_again(scratch, stream, changed=changed)
     assert scratch.rows(shop()[stream]) == EXPECTED[stream]()
     watermark = min(WATERMARK, PAID_WATERMARK) if stream == "paid" else WATERMARK
-    assert read_commit(place, max(commit_batches(place))).next_watermark_ms == watermark.timestamp() * 1000
+    assert (
+        read_commit(checkpoint, max(commit_batches(checkpoint))).next_watermark_ms
+        == watermark.timestamp() * 1000
+    )
 
 
 @pytest.mark.parametrize(("stream", "changed"), [("windows", True), ("visits", False), ("paid", False)])
@@ -400,8 +403,8 @@ def test_windows_that_were_killed_between_delta_and_spark_without_a_change(scrat
 
 def killed_before_its_no_data_batch(scratch, stream, tmp_path):
     offset, _ = batches(scratch, stream)
-    place = checkpoint_of(scratch, stream)
-    killed_after_file(place / "commits" / str(offset + 1), scratch, stream, tmp_path)
+    checkpoint = checkpoint_of(scratch, stream)
+    killed_after_file(checkpoint / "commits" / str(offset + 1), scratch, stream, tmp_path)
     assert batches(scratch, stream)[1] == offset + 1
     run_again(scratch, stream)
     assert scratch.rows(shop()[stream]) == EXPECTED[stream]()
@@ -410,7 +413,7 @@ def killed_before_its_no_data_batch(scratch, stream, tmp_path):
 
 
 def test_a_run_that_was_killed_before_its_no_data_batch(waiting, tmp_path):
-    """The data batch is done, the batch that gives out what its watermark closed never ran."""
+    """The data batch is done, the batch that emits what its watermark closed never ran."""
     killed_before_its_no_data_batch(waiting, "counts", tmp_path)
 
 

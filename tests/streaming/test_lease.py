@@ -76,12 +76,12 @@ def test_a_killed_holder_whose_jvm_lives_is_not_followed(tmp_path, monkeypatch):
 
 def test_a_holder_elsewhere_is_followed_after_its_time_out(tmp_path):
     elsewhere = replace(lease.this_process("first"), boot_id="another boot", host="far")
-    place = tmp_path / "1.json"
-    place.write_text(json.dumps(asdict(elsewhere)))
+    path = tmp_path / "1.json"
+    path.write_text(json.dumps(asdict(elsewhere)))
     with pytest.raises(LeaseHeldError, match="on far"):
         lease.take(tmp_path, STREAM, "second")
     stale = replace(elsewhere, heartbeat=time.time() - lease.TIMEOUT_SECONDS - 1)
-    place.write_text(json.dumps(asdict(stale)))
+    path.write_text(json.dumps(asdict(stale)))
     lease.take(tmp_path, STREAM, "second").release()
 
 

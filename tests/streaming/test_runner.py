@@ -94,8 +94,8 @@ def test_every_record_is_in_the_table_or_in_quarantine(scratch):
 def test_rows_carry_where_they_come_from(scratch):
     orders = ingest()
     scratch.run(orders, [[order(1)], [order(2)]])
-    found = scratch.rows(orders, "order_id", "_origin", "_batch")
-    target = {row[0]: (dict(row[1])["file"].rsplit("/", 1)[1], dict(row[2])) for row in found}
+    rows = scratch.rows(orders, "order_id", "_origin", "_batch")
+    target = {row[0]: (dict(row[1])["file"].rsplit("/", 1)[1], dict(row[2])) for row in rows}
     assert target == {
         "o1": ("000001.json", {"generation": 1, "batch_id": 0}),
         "o2": ("000002.json", {"generation": 1, "batch_id": 1}),
@@ -116,11 +116,11 @@ def test_csv_and_raw_feeds(scratch):
     orders = ingest(value=from_csv("order_id STRING, amount BIGINT"))
     scratch.run(orders, [lines])
     assert scratch.rows(orders, "order_id", "amount") == multiset([("o1", 5)])
-    texts = Pipeline("texts").stream(source=Feed("orders", value=raw()), sink=DeltaAppend(), name="lines")(
-        same
-    )
-    scratch.run(texts)
-    assert scratch.rows(texts, "value") == multiset([("o1,5",), ("o2,x",)])
+    raw_lines = Pipeline("lines").stream(
+        source=Feed("orders", value=raw()), sink=DeltaAppend(), name="lines"
+    )(same)
+    scratch.run(raw_lines)
+    assert scratch.rows(raw_lines, "value") == multiset([("o1,5",), ("o2,x",)])
 
 
 def test_files_of_all_formats(scratch, engine, tmp_path):

@@ -87,10 +87,10 @@ def test_no_streams_at_all_is_no_error():
 
 def test_every_stream_comes_after_what_it_reads_whatever_the_order_of_declaration():
     for streams in permutations(shop()):
-        seen: set[StreamName] = set()
+        earlier: set[StreamName] = set()
         for stream in ordered(streams):
-            assert seen.issuperset(stream.upstreams)
-            seen.add(stream.name)
+            assert earlier.issuperset(stream.upstreams)
+            earlier.add(stream.name)
 
 
 def test_a_cycle_is_named():

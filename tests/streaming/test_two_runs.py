@@ -78,5 +78,5 @@ def test_nothing_new_takes_no_jvm_and_no_dagster(scratch, tmp_path):
         done, _ = tidemill(scratch, tmp_path, command, *(f"shop/{name}" for name in names), "--json")
         assert done.returncode == 0, done.stderr
         assert done.stderr.split() == ["False", "0"], "Dagster was loaded, or a process started"
-        said = {stream.get("outcome", stream.get("state")) for stream in json.loads(done.stdout)["streams"]}
-        assert said == {"idle"}
+        states = {stream.get("outcome", stream.get("state")) for stream in json.loads(done.stdout)["streams"]}
+        assert states == {"idle"}

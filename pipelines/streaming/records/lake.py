@@ -1,7 +1,7 @@
 """The folders of a lake: tables, checkpoints, control files and the ledger.
 
 ```
-<lake>/tables/<pipeline>/<stream>/                       Delta; <stream>__quarantine beside it
+<lake>/tables/<pipeline>/<stream>/                       Delta; <stream>__quarantine next to it
 <lake>/checkpoints/<pipeline>/<stream>/<generation>/     Spark's own files
 <lake>/control/<pipeline>/<stream>/                      manifest.json, pins.json, lease/
 <lake>/ledger/pipeline=<p>/stream=<s>/<run>.jsonl        one line per micro-batch

@@ -1,7 +1,7 @@
 """The lease: one writer per stream, across processes, hosts and crashes.
 
 `<control>/lease/<epoch>.json` is created exclusively, so exactly one process gets an epoch. The highest epoch
-holds the lease. A lease whose process and JVM are gone on this boot is taken over at once, any other when its
+holds the lease. A lease whose process and JVM have ended on this boot is taken over at once, any other when its
 heartbeat is too old. Before each write the holder checks that its epoch is still the highest; Delta's
 transaction is the last line of defence.
 """
@@ -111,7 +111,7 @@ class Lease:
         assert_highest(self._folder, self.stream, self.epoch)
 
     def record_jvm(self, pid: int | None) -> None:
-        """Record the JVM that works for this run, so that others can see whether it is gone, too."""
+        """Record the JVM that works for this run, so that others can see whether it has ended, too."""
         started = None
         if pid is not None:
             with suppress(psutil.Error):
@@ -253,7 +253,7 @@ def _epochs(folder: Path) -> list[int]:
 
 
 def _read(path: Path) -> Holder | None:
-    """Return the holder in a lease file; None where the file is half written or gone."""
+    """Return the holder in a lease file; None where the file is half written or missing."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         return Holder(**fields)

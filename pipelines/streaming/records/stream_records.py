@@ -91,7 +91,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class StreamRecords:
-    """The records of one stream in one lake. Every call reads anew.
+    """The records of one stream in one lake. Every call reads the files again.
 
     Attributes:
         lake: The lake.

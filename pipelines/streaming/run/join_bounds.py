@@ -85,7 +85,7 @@ def _joins(plan: list[str]) -> Iterator[_Join]:
 
 
 def _children(plan: list[str], parent: int) -> list[str]:
-    """Return the subtrees below a line, told apart by their indentation."""
+    """Return the subtrees below a line, separated by their indentation."""
     depth = _depth(plan[parent])
     children: list[list[str]] = []
     for line in plan[parent + 1 :]:
@@ -131,7 +131,7 @@ def _judge(join: _Join, side: Side) -> JoinFinding | None:
             return None
         definition = _definition(bound, join.child(side))
         if _mentions(evicting, definition) and not _is_later(evicting, definition):
-            return None  # it is earlier than the evicting column, or nobody can tell
+            return None  # it is earlier than the evicting column, or the text does not show which
         bad = JoinFinding("loses_rows", join.kind, side, evicting["name"], bound["name"], other["name"])
     return bad
 

@@ -50,7 +50,7 @@ class Recorder:
             progress: Spark's progress of batches that are new; an entry without `addBatch` is of a batch that
                 never ran.
         """
-        ended = {each["batchId"]: each for each in progress if "addBatch" in each.get("durationMs", {})}
+        ended = {entry["batchId"]: entry for entry in progress if "addBatch" in entry.get("durationMs", {})}
         if ended:
             self._progress |= ended
             pause_point("before-ledger", self._records.stream)

@@ -121,14 +121,14 @@ class Scratch:
         folder = self.landing / feed
         folder.mkdir(parents=True, exist_ok=True)
         number = next(self._files)
-        place = folder / f"{number:06d}.json"
+        path = folder / f"{number:06d}.json"
         lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
-        temporary = folder / f".{place.name}"
+        temporary = folder / f".{path.name}"
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
         # The file source reads in the order of modification times: the order in which files were dropped.
         os.utime(temporary, (1_700_000_000 + number, 1_700_000_000 + number))
-        temporary.replace(place)
-        return place
+        temporary.replace(path)
+        return path
 
     def rows(self, stream: "Stream", *columns: str) -> Counter[tuple[Any, ...]]:
         """Return the rows of a stream's table as a multiset, without tombstones and bookkeeping columns.
@@ -143,11 +143,11 @@ class Scratch:
         """Return a stream's quarantined records as a multiset: `raw` and `violated`, unless others are named."""
         return self.table_rows(self.lake.quarantine(stream.name), *(columns or ("raw", "violated")))
 
-    def table_rows(self, place: Path, *columns: str) -> Counter[tuple[Any, ...]]:
+    def table_rows(self, path: Path, *columns: str) -> Counter[tuple[Any, ...]]:
         """Return the rows of a Delta table as a multiset; none where there is no table."""
-        if delta_log.open_table(place) is None:
+        if delta_log.open_table(path) is None:
             return Counter()
-        table = DeltaTable(str(place))
+        table = DeltaTable(str(path))
         names = [field.name for field in table.schema().fields]
         records = table.to_pyarrow_table().to_pylist()
         chosen = columns or tuple(name for name in names if name not in (*BOOKKEEPING, DELETED))

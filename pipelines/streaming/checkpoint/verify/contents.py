@@ -56,7 +56,7 @@ class Contents:
         return None
 
     def matches_checksums(self, path: str) -> bool | None:
-        """Return whether a file matches the Hadoop checksums beside it; None if there are none."""
+        """Return whether a file matches the Hadoop checksums next to it; None if there are none."""
         parent, slash, name = path.rpartition("/")
         try:
             checksums = self.folder.read(f"{parent}{slash}{sidecar(name)}", _MAX_CHECKSUMS)
