@@ -57,9 +57,6 @@ def streaming_assets(
         translator: How a stream becomes an asset spec.
         target: The target whose table paths, columns and feed bindings the assets show before a run. A run
             works on the target of its own `spark` resource.
-
-    Raises:
-        DefinitionError: A rule has the name of a check that every stream has.
     """
     specs = stream_specs(pipeline, translator or StreamTranslator(), target)
     streams = {specs[stream.name].key: stream for stream in pipeline}

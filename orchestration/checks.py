@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, MetadataValue
 
 from pipelines.streaming.checkpoint.verify import verify
-from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import StreamRecords
 
@@ -29,16 +28,7 @@ EXPECTATION_FAILED = "EXPECTATION_FAILED"  # the error class of a run that a rul
 
 
 def check_specs(stream: "Stream", key: AssetKey) -> list[AssetCheckSpec]:
-    """Return the checks of a stream: one per rule, and those that every stream has.
-
-    Raises:
-        DefinitionError: A rule has the name of a check that every stream has.
-    """
-    if taken := {CHECKPOINT_SOUND, WATERMARK}.intersection(rule.name for rule in stream.expect):
-        raise DefinitionError(
-            f"expectation {taken.pop()!r} has the name of a check that every stream has; choose another.",
-            stream=stream.name,
-        )
+    """Return the checks of a stream: one per rule, and those that every stream has."""
     specs = [
         AssetCheckSpec(
             rule.name, asset=key, description=f"{rule.condition} ({_consequence(rule)})", blocking=False

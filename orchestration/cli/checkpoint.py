@@ -12,7 +12,7 @@ from orchestration.cli.checkpoint_tables import (
     show_inspections,
     show_verdicts,
 )
-from orchestration.cli.output import EXIT_PROBLEM, print_json
+from orchestration.cli.output import EXIT_PROBLEM, print_json, progress_console
 from orchestration.cli.target_flags import TargetFlags, target_flags
 
 if TYPE_CHECKING:
@@ -116,11 +116,10 @@ def _verified(ref: CheckpointRef, *, quick: bool) -> "Verdict":
 
     if quick:
         return verify_checkpoint(ref.path, level="quick", sink_batch=ref.sink_batch)
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
-    console = Console(stderr=True)
+    console = progress_console()
     # Without a terminal the bar would leave an empty line behind.
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(ref.path, total=None)

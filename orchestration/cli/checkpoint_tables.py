@@ -76,11 +76,10 @@ def show_differences(differences: "Sequence[Difference]") -> None:
 
 def _show_inspection(console: "Console", inspection: "Inspection") -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     from pipelines.streaming.checkpoint.describe import describe_offset, describe_start
 
-    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts = new_table()
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
     rows = {

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import typer
 
-from orchestration.cli.output import EXIT_PROBLEM, print_json
+from orchestration.cli.output import EXIT_PROBLEM, new_table, output_console, print_json
 from orchestration.cli.target_flags import TargetFlags, target_flags
+from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
     from resources.target.resolve import ResolvedTarget
@@ -55,19 +56,16 @@ def debug(flags: TargetFlags) -> None:
             pings=[asdict(ping) for ping in pings],
         )
     else:
-        from rich.console import Console
         from rich.markup import escape
-        from rich.table import Table
 
-        table = Table(box=None, pad_edge=False, show_header=False)
+        table = new_table()
         for setting in settings:
             table.add_row(setting.name, escape(setting.value), f"[bright_black]{escape(setting.origin)}[/]")
-        answers = Table(box=None, pad_edge=False, show_header=False)
+        answers = new_table()
         for ping in pings:
             sign = {True: "[green]ok[/]", False: "[red]failed[/]", None: "[bright_black]-[/]"}[ping.ok]
             answers.add_row(ping.name, sign, escape(ping.detail))
-        console = Console(highlight=False)
-        console.print(table, "", answers)
+        output_console().print(table, "", answers)
     if any(ping.ok is False for ping in pings):
         raise typer.Exit(EXIT_PROBLEM)
 
@@ -88,7 +86,7 @@ def ping_pipelines(target: "ResolvedTarget") -> Ping:
     """Report whether the pipelines can be imported."""
     loaded = target.pipelines()
     count = sum(len(list(pipeline)) for pipeline in loaded.pipelines.values())
-    detail = f"{count} stream{'' if count == 1 else 's'}"
+    detail = counted(count, "stream")
     if loaded.failures:
         detail = "; ".join([detail, *(str(failure.error) for failure in loaded.failures)])
     return Ping("pipelines", ok=not loaded.failures, detail=detail)
@@ -157,7 +155,9 @@ def ping_kafka(target: "ResolvedTarget", name: str) -> Ping:
         topics = client_of(cluster).all_topics()
     except TidemillError as error:
         return Ping(f"kafka.{name}", ok=False, detail=error.what)
-    return Ping(f"kafka.{name}", ok=True, detail=f"{cluster.bootstrap} answers, {len(topics)} topics")
+    return Ping(
+        f"kafka.{name}", ok=True, detail=f"{cluster.bootstrap} answers, {counted(len(topics), 'topic')}"
+    )
 
 
 def ping_dagster(target: "ResolvedTarget") -> Ping:
@@ -173,4 +173,4 @@ def ping_dagster(target: "ResolvedTarget") -> Ping:
             runs = instance.get_runs_count()
     except Exception as error:  # noqa: BLE001 - whatever the error is, the instance does not open
         return Ping("dagster", ok=False, detail=f"{home}: {error}")
-    return Ping("dagster", ok=True, detail=f"{home}, {runs} runs")
+    return Ping("dagster", ok=True, detail=f"{home}, {counted(runs, 'run')}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestration.cli import demo_broker, demo_generate
-from orchestration.cli.output import EXIT_INTERRUPTED, EXIT_PROBLEM, STREAMS_WIDTH, output_console
+from orchestration.cli.output import EXIT_INTERRUPTED, EXIT_PROBLEM, STREAMS_WIDTH, new_table, output_console
 from pipelines.streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -166,11 +166,8 @@ def _dagster_home() -> Path:
 
 
 def _show(result: "ExecuteInProcessResult", console: "Console") -> None:
-    from rich.table import Table
-
-    table = Table("stream", box=None, pad_edge=False)
-    for heading in ("read", "written", "quarantined", "late", "batches", "seconds", "version"):
-        table.add_column(heading, justify="right")
+    numbers = ("Read", "Written", "Quarantined", "Late", "Batches", "Seconds", "Version")
+    table = new_table("Stream", *numbers, right=numbers)
     names = ("rows_read", "rows_written", "rows_quarantined", "late", "batches", "seconds", "delta_version")
     for event in result.get_asset_materialization_events():
         metadata = event.materialization.metadata
@@ -183,6 +180,6 @@ def _show(result: "ExecuteInProcessResult", console: "Console") -> None:
     if not result.success:
         for event in result.get_step_failure_events():
             failure = event.step_failure_data
-            # What Tidemill reports needs no stack; anything else does.
+            # A Tidemill error needs no stack; any other does.
             message = failure.user_failure_data and failure.user_failure_data.description
             console.print(message or failure.error_display_string, style="red", markup=False)

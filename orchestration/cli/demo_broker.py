@@ -2,13 +2,9 @@
 
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from orchestration.cli.output import print_json
+from orchestration.cli.output import output_console, print_json
 from orchestration.cli.target_flags import AsJson
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def broker(*, as_json: AsJson = False) -> None:
@@ -16,22 +12,19 @@ def broker(*, as_json: AsJson = False) -> None:
 
     Exit status: 0 after Ctrl-C, 1 if the broker does not start or ends by itself.
     """
-    from rich.console import Console
-
     from resources.dev.broker import Broker
 
-    console = Console(highlight=False)
     with suppress(KeyboardInterrupt), Broker() as running:
         if as_json:
             print_json(bootstrap=running.bootstrap)
             sys.stdout.flush()  # a program reads the address while the broker runs
         else:
-            _show(running.bootstrap, console)
+            _show(running.bootstrap)
         running.wait()
 
 
-def _show(bootstrap: str, console: "Console") -> None:
-    console.print(
+def _show(bootstrap: str) -> None:
+    output_console().print(
         f"A Kafka broker listens on [bold]{bootstrap}[/] (this machine only, no credentials). Ctrl-C stops it; "
         "its topics end with it.\n\n"
         "In another terminal, with a lake for this broker alone:\n"

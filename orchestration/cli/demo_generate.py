@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli.output import print_json
+from orchestration.cli.output import new_table, output_console, print_json
 from orchestration.cli.target_flags import AsJson
 from pipelines.streaming.errors import ConfigurationError
+from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
     from pipelines.ads.generate import Amounts
@@ -16,17 +17,20 @@ if TYPE_CHECKING:
 
 def generate(
     *,
-    events: Annotated[int, typer.Option(help="How many events, one record each.")] = 50_000,
-    seed: Annotated[int, typer.Option(help="Another seed gives other events.")] = 7,
+    events: Annotated[int, typer.Option(help="The number of events, one record each.")] = 50_000,
+    seed: Annotated[int, typer.Option(help="Selects the sequence of events.")] = 7,
     out: Annotated[
-        Path | None, typer.Option(help="The landing folder: files go to OUT/<feed>/.", file_okay=False)
+        Path | None,
+        typer.Option(metavar="DIR", help="Write files to the folders DIR/<feed>/.", file_okay=False),
     ] = None,
-    files: Annotated[int, typer.Option(help="With --out: files per feed.")] = 10,
+    files: Annotated[int, typer.Option(help="With --out: the number of files per feed.")] = 10,
     kafka: Annotated[
-        str | None, typer.Option(metavar="BOOTSTRAP", help="Brokers to send to instead, as host:port.")
+        str | None,
+        typer.Option(metavar="BOOTSTRAP", help="Send to the topics of these brokers (host:port) instead."),
     ] = None,
     start: Annotated[
-        int, typer.Option(help="Continue after so many events; a few impressions then come days late.")
+        int,
+        typer.Option(help="Continue after that many events; a few impressions then arrive days late."),
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -39,7 +43,9 @@ def generate(
     elif kafka is not None and out is None:
         amounts = produce(bootstrap=kafka, events=events, seed=seed, start=start)
     else:
-        raise ConfigurationError("demo generate: give --out DIR or --kafka BOOTSTRAP, one of the two.")
+        raise ConfigurationError(
+            "demo generate needs one destination.", fix="Give --out DIR or --kafka BOOTSTRAP, one of the two."
+        )
     if as_json:
         print_json(**as_document(amounts))
     else:
@@ -47,8 +53,8 @@ def generate(
 
 
 def as_document(amounts: "Amounts") -> dict[str, object]:
-    """Amounts as `demo generate --json` prints them."""
-    feeds = {feed: {"records": of_feed.records, **asdict(of_feed)} for feed, of_feed in amounts.feeds.items()}
+    """Return amounts as `demo generate --json` prints them."""
+    feeds = {name: {"records": feed.records, **asdict(feed)} for name, feed in amounts.feeds.items()}
     return {
         "seed": amounts.seed,
         "start": amounts.start,
@@ -59,20 +65,14 @@ def as_document(amounts: "Amounts") -> dict[str, object]:
     }
 
 
-def _show(amounts: "Amounts", place: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _show(amounts: "Amounts", destination: str) -> None:
     from pipelines.ads.generate import FeedAmounts
 
-    table = Table("kind", title=f"{amounts.records:,} records in {place}", title_justify="left")
-    for feed in amounts.feeds:
-        table.add_column(feed, justify="right")
+    table = new_table("Kind", *amounts.feeds, right=tuple(amounts.feeds))
     for kind in ("records", *(field.name for field in fields(FeedAmounts))):
         counts = (getattr(feed, kind) for feed in amounts.feeds.values())
-        table.add_row(
-            kind.replace("_", " "), *(f"{count:,}" for count in counts), end_section=kind == "records"
-        )
-    console = Console()
+        table.add_row(kind.replace("_", " "), *(f"{count:,}" for count in counts))
+    console = output_console()
+    console.print(f"{counted(amounts.records, 'record')} in {destination}", markup=False)
     console.print(table)
     console.print(f"Continue with --start {amounts.next_start}.")

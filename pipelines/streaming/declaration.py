@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
-from pipelines.streaming.names import MAIN_SINK, valid_argument
+from pipelines.streaming.names import MAIN_SINK, RESERVED_RULES, valid_argument
 from pipelines.streaming.sinks import Sink
 from pipelines.streaming.sources import Feed, Source
 from pipelines.streaming.stream import Stream
@@ -138,7 +138,7 @@ def unique_rules(expect: Sequence[Expect]) -> tuple[Expect, ...]:
     """Return the rules.
 
     Raises:
-        DefinitionError: Something is not a rule, or two have the same name.
+        DefinitionError: Something is not a rule, two have the same name, or a name is reserved.
     """
     rules = tuple(expect) if isinstance(expect, Sequence) else ()
     if not isinstance(expect, Sequence) or not all(isinstance(rule, Expect) for rule in rules):
@@ -146,6 +146,10 @@ def unique_rules(expect: Sequence[Expect]) -> tuple[Expect, ...]:
     names = [rule.name for rule in rules]
     if len(set(names)) < len(names):
         raise DefinitionError(f"expect has the names {names}: each rule needs its own.")
+    if reserved := sorted(RESERVED_RULES.intersection(names)):
+        raise DefinitionError(
+            f"expectation {reserved[0]!r} has the name of a check that every stream has; choose another."
+        )
     return rules
 
 

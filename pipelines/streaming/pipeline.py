@@ -55,7 +55,7 @@ class Pipeline:
     def __post_init__(self) -> None:
         valid_name(self.name, what="pipeline")
         if self.name in RESERVED_PIPELINES:
-            raise DefinitionError(f"pipeline name {self.name!r} is reserved for Tidemill itself.")
+            raise DefinitionError(f"pipeline name {self.name!r} is reserved by Tidemill or by Dagster.")
         try:
             object.__setattr__(self, "owners", _owners(self.owners))
             object.__setattr__(self, "tags", _tags(self.tags))

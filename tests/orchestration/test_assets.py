@@ -22,7 +22,7 @@ from orchestration.checks import CHECKPOINT_SOUND, WATERMARK
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
 from pipelines.streaming.checkpoint.verify import Finding
 from pipelines.streaming.errors import ConfigurationError, DefinitionError, TerminalError, TransientError
-from pipelines.streaming.names import StreamName
+from pipelines.streaming.names import RESERVED_RULES, StreamName
 from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.records.manifest import first_manifest
@@ -299,14 +299,17 @@ def test_a_checkpoint_is_verified_without_a_run_where_only_the_check_is_selected
     assert checks(result) == {f"clicks:{CHECKPOINT_SOUND}": True}
 
 
-def test_a_rule_must_not_have_the_name_of_a_check_that_every_stream_has():
-    pipeline = Pipeline("shop")
-    rule = Expect(CHECKPOINT_SOUND, "true")
-    pipeline.stream(source=Feed("f", from_json("id INT")), sink=DeltaAppend(), name="s", expect=[rule])(
-        lambda events: events
+@pytest.mark.parametrize("name", sorted(RESERVED_RULES))
+def test_a_rule_must_not_have_the_name_of_a_check_that_every_stream_has(name):
+    declare = Pipeline("shop").stream(
+        source=Feed("f", from_json("id INT")), sink=DeltaAppend(), name="s", expect=[Expect(name, "true")]
     )
-    with pytest.raises(DefinitionError, match="shop/s: expectation 'checkpoint_sound'"):
-        streaming_assets(pipeline)
+    with pytest.raises(DefinitionError, match=f"shop/s: expectation '{name}'"):
+        declare(lambda events: events)
+
+
+def test_the_reserved_names_are_those_of_the_checks():
+    assert {CHECKPOINT_SOUND, WATERMARK} == RESERVED_RULES
 
 
 def test_the_job_of_a_pipeline_runs_all_of_it_in_one_process(shop):

@@ -44,7 +44,7 @@ def closed_port() -> int:
 def test_settings_have_their_origin(shop):
     document = json.loads(run("--json", "--lake", str(shop.root / "other")).stdout)
 
-    settings = {s["name"]: (s["value"], s["origin"]) for s in document["settings"]}
+    settings = {entry["name"]: (entry["value"], entry["origin"]) for entry in document["settings"]}
     assert settings["target"] == ("dev", "default")
     assert settings["lake"] == (str(shop.root / "other"), "flag --lake")
     assert settings["feeds"] == (str(shop.root / "landing/<feed>"), "tidemill.toml [targets.dev]")
@@ -102,7 +102,7 @@ def test_a_connect_server(tmp_path, closed_port):
 
 
 def test_a_dagster_instance(tmp_path, monkeypatch):
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "gone"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "missing"))
     assert debug.ping_dagster(target(tmp_path)).ok is False
 
     (tmp_path / "home").mkdir()

@@ -2,7 +2,7 @@
 
 import pytest
 from dagster import AssetKey, AssetSpec, DagsterInvalidDefinitionError
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipelines.streaming.errors import DefinitionError
@@ -36,6 +36,7 @@ def loads(**attributes: object) -> bool:
     return True
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(OWNERS)
 @example("team:")
 @example("team:x")
@@ -46,6 +47,7 @@ def test_owners_follow_dagsters_rule(owner):
     assert accepts(valid_owner, owner) == loads(owners=[owner])
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # tables of Unicode are built at the first draw
 @given(KEYS, st.one_of(st.text(max_size=8), PARTS, LONG))
 @example("domain", "")
 @example("a/b", "ads")

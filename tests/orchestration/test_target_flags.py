@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -67,6 +67,7 @@ ANY = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1,
 PATH = ANY.map("/data/{}".format).map(Path)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(target=st.none() | ANY, lake=st.none() | PATH, landing=st.none() | PATH, kafka=st.none() | ANY)
 def test_flags_in_a_suggested_command_survive_a_shell(target, lake, landing, kafka):
     flags = TargetFlags(target=target, lake=lake, landing=landing, kafka=kafka)
