@@ -18,9 +18,9 @@ def generate(
     events: Annotated[int, typer.Option(help="How many events, one record each.")] = 50_000,
     seed: Annotated[int, typer.Option(help="Another seed gives other events.")] = 7,
     out: Annotated[
-        Path | None, typer.Option(help="The landing place: files go to OUT/<feed>/.", file_okay=False)
+        Path | None, typer.Option(help="The landing folder: files go to OUT/<feed>/.", file_okay=False)
     ] = None,
-    files: Annotated[int, typer.Option(help="With --out: files a feed.")] = 10,
+    files: Annotated[int, typer.Option(help="With --out: files per feed.")] = 10,
     kafka: Annotated[
         str | None, typer.Option(metavar="BOOTSTRAP", help="Brokers to send to instead, as host:port.")
     ] = None,
@@ -64,13 +64,13 @@ def as_document(amounts: "Amounts") -> dict[str, object]:
     }
 
 
-def _show(amounts: "Amounts", place: str) -> None:
+def _show(amounts: "Amounts", location: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from pipelines.ads.generate import FeedAmounts
 
-    table = Table("kind", title=f"{amounts.records:,} records in {place}", title_justify="left")
+    table = Table("kind", title=f"{amounts.records:,} records in {location}", title_justify="left")
     for feed in amounts.feeds:
         table.add_column(feed, justify="right")
     for kind in ("records", *(field.name for field in fields(FeedAmounts))):

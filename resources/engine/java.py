@@ -123,14 +123,14 @@ def _absent(environ: Mapping[str, str]) -> str:
 
 
 def _unfit(java: Java) -> str | None:
-    found = f"Found Java {java.version} at {java.path}"
+    head = f"Found Java {java.version} at {java.path}"
     first, fixed = CORRUPTING
     if java.numbers < (OLDEST_MAJOR,):
-        return f"{found}: too old"
+        return f"{head}: too old"
     if first <= java.numbers < fixed:
-        return f"{found}: its garbage collector can corrupt data (JDK-8377811)"
+        return f"{head}: its garbage collector can corrupt data (JDK-8377811)"
     if java.modules is not None and NEEDED_MODULE not in java.modules:
-        return f"{found}: a reduced runtime without the module {NEEDED_MODULE}"
+        return f"{head}: a reduced runtime without the module {NEEDED_MODULE}"
     return None
 
 

@@ -44,19 +44,19 @@ def closed_port() -> int:
 def test_settings_have_their_origin(shop):
     document = json.loads(run("--json", "--lake", str(shop.root / "other")).stdout)
 
-    settings = {each["name"]: (each["value"], each["origin"]) for each in document["settings"]}
+    settings = {setting["name"]: (setting["value"], setting["origin"]) for setting in document["settings"]}
     assert settings["target"] == ("dev", "default")
     assert settings["lake"] == (str(shop.root / "other"), "flag --lake")
     assert settings["feeds"] == (str(shop.root / "landing/<feed>"), "tidemill.toml [targets.dev]")
 
 
 def test_everything_that_a_run_needs_is_pinged(shop):
-    found = pings(run("--json"))
+    answers = pings(run("--json"))
 
-    assert set(found) == {"pipelines", "java", "jars", "spark", "lake", "dagster"}
-    assert found["pipelines"]["detail"] == "2 streams"
-    assert found["lake"] == {"name": "lake", "ok": True, "detail": f"{shop.root}/lake will be created"}
-    assert found["dagster"]["ok"] is None
+    assert set(answers) == {"pipelines", "java", "jars", "spark", "lake", "dagster"}
+    assert answers["pipelines"]["detail"] == "2 streams"
+    assert answers["lake"] == {"name": "lake", "ok": True, "detail": f"{shop.root}/lake will be created"}
+    assert answers["dagster"]["ok"] is None
 
 
 @pytest.mark.usefixtures("shop")

@@ -126,7 +126,7 @@ def test_dev_needs_nothing(tmp_path):
     ],
 )
 def test_flag_before_environment_before_file(tmp_path, flag, environ, name, origin):
-    text = 'default_target = "c"\n' + "".join(f'[targets.{each}]\nlake = "{each}"\n' for each in "abc")
+    text = 'default_target = "c"\n' + "".join(f'[targets.{name}]\nlake = "{name}"\n' for name in "abc")
 
     target = resolved(tmp_path, text, flag, environ=environ)
 
