@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pipelines.streaming.errors import ConfigurationError, TransientError
-from resources.dev import broker as subject
+from resources.dev import broker as broker_module
 from resources.dev import supervised
 from resources.dev.broker import Broker, Credentials, Ports, server_properties
 
@@ -85,7 +85,7 @@ def test_a_broker_that_does_not_start_says_what_it_said(tmp_path, monkeypatch):
     java.chmod(0o755)
     (tmp_path / "release").write_text('JAVA_VERSION="17.0.15"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr(subject, "broker_jars", list)
+    monkeypatch.setattr(broker_module, "broker_jars", list)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
@@ -95,7 +95,7 @@ def test_a_broker_that_does_not_start_says_what_it_said(tmp_path, monkeypatch):
     ):
         Broker().__enter__()
     assert not list(tmp_path.glob("tidemill-broker-*"))
-    assert len((tmp_path / "starts").read_text().split()) == subject.ATTEMPTS
+    assert len((tmp_path / "starts").read_text().split()) == broker_module.ATTEMPTS
 
 
 def test_asking_for_an_address_needs_a_started_broker():

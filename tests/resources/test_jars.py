@@ -101,10 +101,17 @@ def contents(jars: list[Path]) -> dict[str, str]:
 
 
 def test_fetched_once_with_a_line_on_stderr_then_offline(world, capsys, monkeypatch):
+<<<<<<< HEAD
     assert contents(jars_of(SET)) == CONTENTS
     output = capsys.readouterr()
     assert output.out == ""
     assert "Fetching 2 jars for the tests, once, into" in output.err
+=======
+    assert texts(jars_of(SET)) == CONTENTS
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Fetching 2 jars for the tests, once, into" in captured.err
+>>>>>>> wt-resources
     monkeypatch.setenv("JAVA_HOME", "/gone")
 
     assert contents(jars_of(SET)) == CONTENTS
@@ -114,7 +121,7 @@ def test_fetched_once_with_a_line_on_stderr_then_offline(world, capsys, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("script", "error", "says"),
+    ("script", "error", "message"),
     [
         pytest.param(
             DELIVER + "printf evil > jars/two-2.0.jar\n",
@@ -137,10 +144,10 @@ def test_fetched_once_with_a_line_on_stderr_then_offline(world, capsys, monkeypa
         pytest.param("exit 1\n", TransientError, "without any output", id="silent"),
     ],
 )
-def test_a_fetch_that_fails_says_why_and_leaves_the_cache_as_it_was(world, script, error, says):
+def test_a_fetch_that_fails_names_the_reason_and_leaves_the_cache_unchanged(world, script, error, message):
     world.java(script)
 
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         jars_of(SET)
     assert inspect(SET).state == "absent"
     assert world.leftovers() == []
@@ -352,7 +359,11 @@ def test_the_command_shows_and_fetches_and_ends_with_1_on_damage(monkeypatch):
     assert shown["sets"][0]["faults"][0].startswith("one-1.0.jar has sha256")
 
     status, shown = ask("fetch", "--broker", "--json")
+<<<<<<< HEAD
     assert (status, [jars["state"] for jars in shown["sets"]]) == (0, ["ready", "ready"])
+=======
+    assert (status, [jar_set["state"] for jar_set in shown["sets"]]) == (0, ["ready", "ready"])
+>>>>>>> wt-resources
 
 
 @pytest.mark.usefixtures("world")

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from pipelines.streaming.errors import ConfigurationError
-from resources.engine import java as subject
+from resources.engine import java as java_module
 from resources.engine.java import Java, complaint, find_java, require_java
 
 MODULES = "java.base jdk.incubator.vector java.sql"
 
 
-def home(tmp_path: Path, *, release: str | None = None, says: str | None = None) -> Path:
+def home(tmp_path: Path, *, release: str | None = None, prints: str | None = None) -> Path:
     """A JAVA_HOME whose program leaves a mark when it is started."""
     (tmp_path / "bin").mkdir(parents=True)
     program = tmp_path / "bin" / "java"
     script = f"#!/bin/sh\ntouch {tmp_path}/started\n"
-    script += f"echo '{says}' >&2\n" if says else "echo 'Unable to locate a Java Runtime.' >&2\nexit 1\n"
+    script += f"echo '{prints}' >&2\n" if prints else "echo 'Unable to locate a Java Runtime.' >&2\nexit 1\n"
     program.write_text(script)
     program.chmod(0o755)
     if release is not None:
@@ -78,7 +78,7 @@ def test_a_runtime_without_the_vector_module_is_refused(tmp_path):
 
 @pytest.mark.parametrize("release", [None, "", 'JAVA_VERSION="unknown"\n'])
 def test_without_a_release_file_that_tells_java_itself_is_asked(tmp_path, release):
-    java_home = home(tmp_path, release=release, says='openjdk version "21.0.4" 2024-07-16')
+    java_home = home(tmp_path, release=release, prints='openjdk version "21.0.4" 2024-07-16')
 
     assert find_java({"JAVA_HOME": str(java_home)}) == Java(java_home / "bin/java", "21.0.4")
     assert (java_home / "started").exists()
@@ -127,7 +127,7 @@ def test_it_runs_by_path_on_a_bare_python_as_make_does(tmp_path):
     java_home = home(tmp_path, release='JAVA_VERSION="11.0.22"\n')
 
     done = subprocess.run(
-        [sys.executable, "-I", "-S", subject.__file__],
+        [sys.executable, "-I", "-S", java_module.__file__],
         env={"JAVA_HOME": str(java_home)},
         capture_output=True,
         text=True,

@@ -69,18 +69,18 @@ def test_an_unknown_mode_is_refused():
 
 
 def test_one_run_can_name_another_target():
-    command_lines = []
+    names = []
 
     @asset
     def report(spark: SparkResource) -> None:
-        command_lines.append(spark.resolved_target.name)
+        names.append(spark.resolved_target.name)
 
     materialize(
         [report],
         resources={"spark": SparkResource()},
         run_config={"resources": {"spark": {"config": {"target": "shared"}}}},
     )
-    assert command_lines == ["shared"]
+    assert names == ["shared"]
 
 
 def test_it_stands_wherever_dagsters_own_resource_is_asked_for():
