@@ -123,16 +123,6 @@ def _absent(environ: Mapping[str, str]) -> str:
 
 
 def _unfit(java: Java) -> str | None:
-<<<<<<< HEAD
-    java_text = f"Found Java {java.version} at {java.path}"
-    first, fixed = CORRUPTING
-    if java.numbers < (OLDEST_MAJOR,):
-        return f"{java_text}: too old"
-    if first <= java.numbers < fixed:
-        return f"{java_text}: its garbage collector can corrupt data (JDK-8377811)"
-    if java.modules is not None and NEEDED_MODULE not in java.modules:
-        return f"{java_text}: a reduced runtime without the module {NEEDED_MODULE}"
-=======
     head = f"Found Java {java.version} at {java.path}"
     first, fixed = CORRUPTING
     if java.numbers < (OLDEST_MAJOR,):
@@ -141,7 +131,6 @@ def _unfit(java: Java) -> str | None:
         return f"{head}: its garbage collector can corrupt data (JDK-8377811)"
     if java.modules is not None and NEEDED_MODULE not in java.modules:
         return f"{head}: a reduced runtime without the module {NEEDED_MODULE}"
->>>>>>> wt-resources
     return None
 
 

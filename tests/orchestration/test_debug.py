@@ -44,11 +44,7 @@ def closed_port() -> int:
 def test_settings_have_their_origin(shop):
     document = json.loads(run("--json", "--lake", str(shop.root / "other")).stdout)
 
-<<<<<<< HEAD
     settings = {entry["name"]: (entry["value"], entry["origin"]) for entry in document["settings"]}
-=======
-    settings = {setting["name"]: (setting["value"], setting["origin"]) for setting in document["settings"]}
->>>>>>> wt-resources
     assert settings["target"] == ("dev", "default")
     assert settings["lake"] == (str(shop.root / "other"), "flag --lake")
     assert settings["feeds"] == (str(shop.root / "landing/<feed>"), "tidemill.toml [targets.dev]")

@@ -101,17 +101,10 @@ def contents(jars: list[Path]) -> dict[str, str]:
 
 
 def test_fetched_once_with_a_line_on_stderr_then_offline(world, capsys, monkeypatch):
-<<<<<<< HEAD
-    assert contents(jars_of(SET)) == CONTENTS
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert "Fetching 2 jars for the tests, once, into" in output.err
-=======
     assert texts(jars_of(SET)) == CONTENTS
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Fetching 2 jars for the tests, once, into" in captured.err
->>>>>>> wt-resources
     monkeypatch.setenv("JAVA_HOME", "/gone")
 
     assert contents(jars_of(SET)) == CONTENTS
@@ -359,11 +352,7 @@ def test_the_command_shows_and_fetches_and_ends_with_1_on_damage(monkeypatch):
     assert shown["sets"][0]["faults"][0].startswith("one-1.0.jar has sha256")
 
     status, shown = ask("fetch", "--broker", "--json")
-<<<<<<< HEAD
-    assert (status, [jars["state"] for jars in shown["sets"]]) == (0, ["ready", "ready"])
-=======
     assert (status, [jar_set["state"] for jar_set in shown["sets"]]) == (0, ["ready", "ready"])
->>>>>>> wt-resources
 
 
 @pytest.mark.usefixtures("world")
