@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli.output import output_console, print_json
+from orchestration.cli.output import new_table, output_console, print_json
 from orchestration.cli.target_flags import AsJson
 from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.plurals import counted
@@ -20,9 +20,10 @@ def generate(
     events: Annotated[int, typer.Option(help="The number of events, one record each.")] = 50_000,
     seed: Annotated[int, typer.Option(help="Selects the sequence of events.")] = 7,
     out: Annotated[
-        Path | None, typer.Option(help="The landing folder: files go to OUT/<feed>/.", file_okay=False)
+        Path | None,
+        typer.Option(metavar="DIR", help="Write files to the folders DIR/<feed>/.", file_okay=False),
     ] = None,
-    files: Annotated[int, typer.Option(help="With --out: files per feed.")] = 10,
+    files: Annotated[int, typer.Option(help="With --out: the number of files per feed.")] = 10,
     kafka: Annotated[
         str | None,
         typer.Option(metavar="BOOTSTRAP", help="Send to the topics of these brokers (host:port) instead."),
@@ -64,14 +65,10 @@ def as_document(amounts: "Amounts") -> dict[str, object]:
     }
 
 
-def _show(amounts: "Amounts", location: str) -> None:
-    from rich.table import Table
-
+def _show(amounts: "Amounts", destination: str) -> None:
     from pipelines.ads.generate import FeedAmounts
 
-    table = Table("kind", title=f"{amounts.records:,} records in {location}", title_justify="left")
-    for feed in amounts.feeds:
-        table.add_column(feed, justify="right")
+    table = new_table("Kind", *amounts.feeds, right=tuple(amounts.feeds))
     for kind in ("records", *(field.name for field in fields(FeedAmounts))):
         counts = (getattr(feed, kind) for feed in amounts.feeds.values())
         table.add_row(kind.replace("_", " "), *(f"{count:,}" for count in counts))

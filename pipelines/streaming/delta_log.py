@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,13 @@ class Commit:
         return None if rows is None else int(rows)
 
 
-def open_table(folder: Path) -> DeltaTable | None:
+def open_table(folder: Path) -> "DeltaTable | None":
     """Return the table in a folder; None where there is none."""
     if not (folder / "_delta_log").is_dir():
         return None
+    from deltalake import DeltaTable  # a tenth of a second, which definitions do not have
+    from deltalake.exceptions import TableNotFoundError
+
     try:
         return DeltaTable(str(folder))
     except TableNotFoundError:

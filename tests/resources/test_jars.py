@@ -101,7 +101,7 @@ def contents(jars: list[Path]) -> dict[str, str]:
 
 
 def test_fetched_once_with_a_line_on_stderr_then_offline(world, capsys, monkeypatch):
-    assert texts(jars_of(SET)) == CONTENTS
+    assert contents(jars_of(SET)) == CONTENTS
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Fetching 2 jars for the tests, once, into" in captured.err

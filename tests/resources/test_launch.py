@@ -22,6 +22,8 @@ from resources.engine.engine import SparkEngine
 from resources.engine.settings import SparkSettings
 from tests.small import SMALL
 
+pytestmark = pytest.mark.jvm
+
 key = sys.argv[1]
 lines, modes, done = set(), {}, Event()
 

@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
 
+pytestmark = pytest.mark.jvm
+
 case = Pipeline("case")
 
 @case.stream(source=Feed("numbers", from_json("n INT"), quarantine={"known": "n IS NOT NULL"}), sink=DeltaAppend())
