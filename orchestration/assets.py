@@ -134,6 +134,8 @@ def _report(
         for check in check_results(stream, key, result, lake, now)
         if check.check_name and AssetCheckKey(key, check.check_name) in context.selected_asset_check_keys
     ]
+    for warning in result.warnings:
+        context.log.warning("%s: %s", result.stream, warning)
     match result.outcome:
         case "updated":
             context.log.info(

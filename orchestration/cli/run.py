@@ -13,6 +13,8 @@ from orchestration.cli.target_flags import StreamFlags, target_flags
 from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from collections.abc import Sequence
 
     from pipelines.streaming.run.results import StreamResult
@@ -87,15 +89,23 @@ def run_streams(
             closing(pipeline_run.iter_results()) as results,
         ):
             for result in results:
-                console.print(line(result, width), soft_wrap=True)
+                _print_result(result, width, console)
                 printed += 1
                 progress.update(f"{printed} of {counted(len(streams), 'stream')} done ...")
             engine.stop()
     except KeyboardInterrupt:
         for result in pipeline_run.finished[printed:]:
-            console.print(line(result, width), soft_wrap=True)
+            _print_result(result, width, console)
         return pipeline_run.finished, True
     return pipeline_run.finished, False
+
+
+def _print_result(result: "StreamResult", width: int, console: "Console") -> None:
+    from rich.markup import escape
+
+    console.print(line(result, width), soft_wrap=True)
+    for warning in result.warnings:
+        console.print(f"[yellow] warning[/]  {result.stream!s:<{width}}  {escape(warning)}", soft_wrap=True)
 
 
 def line(result: "StreamResult", width: int) -> str:
@@ -144,6 +154,7 @@ def as_document(result: "StreamResult") -> dict[str, Any]:
         "watermark": None if result.watermark_ms is None else iso(result.watermark_ms),
         "seconds": result.seconds,
         "table_version": result.table_version,
+        "warnings": list(result.warnings),
         "error": None
         if error is None
         else {

@@ -10,6 +10,7 @@ from orchestration.cli.output import (
     new_table,
     output_console,
     print_json,
+    print_note,
     print_problem,
 )
 from orchestration.cli.target_flags import StreamFlags, target_flags
@@ -70,6 +71,7 @@ def as_document(status: "Status") -> dict[str, Any]:
         "last_run_at": status.last_run_at,
         "generation": status.generation,
         "state_rows": status.state_rows,
+        "warnings": list(status.warnings),
     }
 
 
@@ -124,3 +126,5 @@ def _print_problems(statuses: "Sequence[Status]") -> None:
             # A recorded error begins with the stream's name, other reasons do not.
             reasons = " ".join(status.reasons).removeprefix(f"{status.stream}: ")
             print_problem(f"{status.stream}: {reasons}")
+        for warning in status.warnings:
+            print_note(f"{status.stream}: warning: {warning}")
