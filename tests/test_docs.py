@@ -107,6 +107,7 @@ def test_the_code_of_a_page_runs_and_needs_no_jvm(page, tmp_path, monkeypatch):
     handmade.stateful(tmp_path / "lake" / "checkpoints" / "ads" / "impressions" / "1")
     monkeypatch.chdir(tmp_path)
 
+    monkeypatch.setenv("TIDEMILL_CONFIG", str(ROOT / "tidemill.toml"))
     before = SparkContext._gateway
     names_of(page)
     assert SparkContext._gateway is before

@@ -13,9 +13,9 @@ from orchestration.cli.target_flags import StreamFlags, target_flags
 from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from collections.abc import Sequence
+
+    from rich.console import Console
 
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.stream import Stream

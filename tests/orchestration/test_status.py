@@ -40,6 +40,7 @@ def test_a_stream_that_has_never_run(shop):
         "last_run_at": None,
         "generation": None,
         "state_rows": None,
+        "warnings": [],
     }
 
 
@@ -57,6 +58,7 @@ def test_an_idle_stream(shop):
         "last_batch": 0,
         "generation": 1,
         "state_rows": 7,
+        "warnings": [],
     }
 
 
