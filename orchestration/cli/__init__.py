@@ -15,6 +15,9 @@ _COMMANDS = {
     "status": ("status", "What waits, what runs, what is wrong: without starting Spark."),
     "list": ("listing", "The streams, what they read and what they write."),
     "checkpoint": ("checkpoint", "Look into checkpoints, judge and compare them."),
+    "accept": ("accept", "Accept a new source, or a commit upstream that removed rows."),
+    "rebind": ("rebind", "Continue a source in another folder, topic or cluster."),
+    "rename-source": ("rename_source", "Continue a source under another name."),
     "debug": ("debug", "The resolved settings and whether everything can be reached."),
     "jars": ("jars", "The jars that Spark needs, fetched once."),
 }
