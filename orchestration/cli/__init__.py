@@ -16,6 +16,9 @@ _COMMANDS = {
     "status": ("status", "Show new data, running streams and problems, without starting Spark."),
     "list": ("listing", "List streams, what they read and what they write."),
     "checkpoint": ("checkpoint", "Inspect, verify and compare checkpoints."),
+    "accept": ("accept", "Accept a new source, or a commit upstream that removed rows."),
+    "rebind": ("rebind", "Continue a source in another folder, topic or cluster."),
+    "rename-source": ("rename_source", "Continue a source under another name."),
     "debug": ("debug", "Show the resolved settings and test every connection."),
     "jars": ("jars", "Show or fetch the jars that Spark needs."),
 }

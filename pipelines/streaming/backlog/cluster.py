@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -38,6 +39,19 @@ _REFUSED = {
 # A broker answers so during an election, or before it knows a new topic.
 _ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of a cluster.
+
+    Attributes:
+        partitions: The number of its partitions.
+        topic_id: The id that it got when it was created; None where the broker does not give it.
+    """
+
+    partitions: int
+    topic_id: str | None
 
 
 def client_of(cluster: KafkaCluster) -> "Client":
@@ -81,13 +95,22 @@ class Client:
                 fix="correct the cluster in tidemill.toml.",
             ) from None
 
-    def topics(self, names: Collection[str]) -> dict[str, int]:
-        """Return the number of partitions of each topic; a missing topic is left out.
+    def cluster_id(self) -> str:
+        """Return the id that the cluster got when it was created; raise as `topics` does."""
+        with self._asking():
+            future = self._admin.describe_cluster(request_timeout=_CLIENT_SECONDS)
+            self._settle([future])
+        return str(self._result(future).cluster_id)
+
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """Return the topics of these names; a missing one is left out.
 
         Raises:
             TransientError: The cluster does not answer.
             TerminalError: It refuses this user.
         """
+        if not names:
+            return {}
         with self._asking():
             # Unlike a request for its metadata, describing a topic never creates it.
             futures = self._admin.describe_topics(
@@ -98,7 +121,8 @@ class Client:
         for name, future in futures.items():
             error = future.exception()
             if error is None or error.args[0].code() not in _ABSENT:
-                found[name] = len(self._result(future).partitions)
+                described = self._result(future)
+                found[name] = Topic(len(described.partitions), _id(described.topic_id))
         return found
 
     def all_topics(self) -> dict[str, int]:
@@ -189,3 +213,8 @@ class Client:
 def _without_leader(answer: Future[Any]) -> bool:
     error = answer.exception()
     return isinstance(error, KafkaException) and error.args[0].code() in _ELECTING
+
+
+def _id(topic_id: Any) -> str | None:  # confluent_kafka has no types for a Uuid
+    known = topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits()
+    return str(topic_id) if known else None

@@ -1,13 +1,18 @@
 """The backlog in a Delta table: the commits of its log from the checkpoint's version on.
 
-Only names are listed and only commits that the stream has not read are opened, up to the first that changes
-data. Compactions and a sink's commits of nothing do not count (Delta protocol, "Add File and Remove File":
-`dataChange`).
+Only names are listed and only commits that the stream has not read are opened, up to the first with files that
+the stream would read (Delta protocol, "Add File and Remove File": `dataChange`; "Add CDC File"). Compactions and
+commits without files do not count, although Spark's offset would move past them.
+
+Delta's offset is (version, index). Index -1 stands for a version of which nothing was read, and index i for a
+version of which the files 0 to i were read. A reader that has read everything is at (head + 1, -1); a reader of
+the change data feed stays at (head, last file) where the head has change files.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +21,50 @@ from pipelines.streaming.checkpoint import DeltaOffset, SourceOffset
 from pipelines.streaming.errors import DataLossError, TerminalError
 
 _COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..+")
+_MERGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReading:
+    """How a stream reads a table.
+
+    Attributes:
+        changes: Whether it reads the change data feed.
+        options: Options of Delta's streaming source, as declared.
+        guarded: Whether commits that removed rows stop the stream (run/guard.py); Spark itself skips them.
+        accepted: Such commits that the user has accepted.
+        snapshot: Whether a reader without an offset begins with a snapshot of the table.
+    """
+
+    changes: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    guarded: bool = False
+    accepted: Collection[int] = ()
+    snapshot: bool = False
+
+    def option(self, name: str) -> str:
+        """Return an option in lower case; empty where it is not set."""
+        return next((value.lower() for key, value in self.options.items() if key.lower() == name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The names in a table's log.
+
+    Attributes:
+        folder: The table's folder.
+        versions: The versions that have a commit file, ascending.
+        head: The newest version; -1 where there is no table.
+    """
+
+    folder: Path
+    versions: list[int]
+    head: int
 
 
 def waiting_versions(
-    folder: Path, offset: SourceOffset | None, *, what: str, options: Mapping[str, str] | None = None
+    folder: Path, offset: SourceOffset | None, *, what: str, reading: TableReading | None = None
 ) -> Backlog:
     """Return the versions of a table from the first unread one that changes data.
 
@@ -27,31 +72,18 @@ def waiting_versions(
         folder: The table's folder.
         offset: Delta's offset.
         what: A description of the source.
-        options: Options of Delta's streaming source.
+        reading: How the stream reads the table.
 
     Raises:
         TerminalError: The table is missing, is another one, or cannot be read.
-        DataLossError: Its log no longer has the next version.
+        DataLossError: Its log no longer has the next version, or the table is older than the offset.
     """
-    chosen = {key.lower(): value for key, value in (options or {}).items()}
+    reading = reading or TableReading()
     at = None if offset is None else offset.delta
-    try:
-        versions = sorted(
-            int(found[1])
-            for place in (folder / "_delta_log").iterdir()
-            if (found := _COMMIT.fullmatch(place.name))
-        )
-    except (FileNotFoundError, NotADirectoryError):
-        versions = []
-    except OSError as error:
-        raise TerminalError(
-            f"{what}: the log of {folder} cannot be read: {error.strerror}.",
-            fix="give this user the right to read it.",
-        ) from None
+    log = _log(folder, what)
     if at is None:
-        start = chosen.get("startingversion", "0")
-        return _from(folder, [each for each in versions if each >= (int(start) if start.isdigit() else 0)])
-    if not versions:
+        return _before_the_first_batch(log, reading)
+    if log.head < 0:
         raise TerminalError(
             f"{what}: the table in {folder} is missing; the checkpoint continues at its version {at.version}.",
             lost="Rows that were written to it after that version are lost unless it is restored.",
@@ -59,18 +91,82 @@ def waiting_versions(
         )
     _check_same_table(folder, at, what)
     if at.is_starting:  # it is in the snapshot that it began with: the rest waits
-        return Backlog(max(1, versions[-1] - at.version + 1), "versions", f"snapshot {at.version}")
-    _check_continues(folder, versions, at, what, tolerant=chosen.get("failondataloss", "").lower() == "false")
-    if at.index >= 0:  # in the middle of a version: the rest waits
-        return Backlog(max(1, versions[-1] - at.version + 1), "versions", f"within version {at.version}")
-    return _from(folder, [version for version in versions if version >= at.version])
+        return Backlog(max(1, log.head - at.version + 1), "versions", f"snapshot {at.version}")
+    _check_continues(log, at, what, tolerant=reading.option("failondataloss") == "false")
+    return _from(log, at.version, at.index, reading)
 
 
-def _from(folder: Path, versions: list[int]) -> Backlog:
-    for place, version in enumerate(versions):
-        if _changes_data(_commit(folder, version)):
-            return Backlog(len(versions) - place, "versions", f"version {version}")
+def _log(folder: Path, what: str) -> _Log:
+    try:
+        names = [path.name for path in (folder / "_delta_log").iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except OSError as error:
+        raise TerminalError(
+            f"{what}: the log of {folder} cannot be read: {error.strerror}.",
+            fix="give this user the right to read it.",
+        ) from None
+    versions = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
+    checkpoints = (int(match[1]) for name in names if (match := _CHECKPOINT.fullmatch(name)))
+    return _Log(folder, versions, max([*versions, *checkpoints], default=-1))
+
+
+def _before_the_first_batch(log: _Log, reading: TableReading) -> Backlog:
+    start = reading.option("startingversion")
+    if start or (not reading.snapshot and log.versions[:1] == [0]):
+        return _from(log, int(start) if start.isdigit() else 0, -1, reading)
+    # The snapshot may have no row that the log still shows, or none of those that it shows.
+    from pipelines.streaming.delta_log import open_table  # delta-rs takes long to load
+
+    table = open_table(log.folder)
+    if table is None or not table.file_uris():
+        return Backlog(0, "versions")
+    return Backlog(log.head + 1, "versions", f"snapshot {log.head}")
+
+
+def _from(log: _Log, first: int, index: int, reading: TableReading) -> Backlog:
+    versions = [version for version in log.versions if version >= first]
+    for position, version in enumerate(versions):
+        read = index + 1 if version == first else 0
+        if _has_unread_files(log.folder, version, read, reading):
+            within = "within version" if read > 0 else "version"
+            return Backlog(len(versions) - position, "versions", f"{within} {version}")
     return Backlog(0, "versions")
+
+
+def _has_unread_files(folder: Path, version: int, read: int, reading: TableReading) -> bool:
+    """Return whether a commit has files after the first `read` ones, as Delta numbers them for this reader."""
+    if version in reading.accepted:
+        return False
+    adds = removes = changes = 0
+    no_row_merged = False
+    for action in _commit(folder, version):
+        adds += _is_data(action.get("add"))
+        removes += _is_data(action.get("remove"))
+        changes += "cdc" in action
+        no_row_merged = no_row_merged or _merged_no_row(action.get("commitInfo"))
+        if reading.guarded and (removes or adds > read):
+            return True  # a commit of many files is long, and its start is often enough
+    if reading.changes:
+        return (changes or (0 if no_row_merged else adds + removes)) > read
+    if not removes or reading.option("ignorechanges") == "true":
+        return adds > read
+    if reading.option("skipchangecommits") == "true":
+        return False
+    # Anything else makes Spark stop with an error, which a run has to show.
+    return adds > 0 or reading.option("ignoredeletes") != "true"
+
+
+def _is_data(file: dict[str, Any] | None) -> bool:
+    return file is not None and bool(file.get("dataChange"))
+
+
+def _merged_no_row(info: dict[str, Any] | None) -> bool:
+    """Return whether a commit is a MERGE that changed no row: Delta leaves its files out of the change feed."""
+    if info is None or info.get("operation") != "MERGE":
+        return False
+    metrics = info.get("operationMetrics", {})
+    return all(metrics.get(name) == "0" for name in _MERGED_ROWS)
 
 
 def _check_same_table(folder: Path, at: DeltaOffset, what: str) -> None:
@@ -90,30 +186,30 @@ def _check_same_table(folder: Path, at: DeltaOffset, what: str) -> None:
         )
 
 
-def _check_continues(
-    folder: Path, versions: list[int], at: DeltaOffset, what: str, *, tolerant: bool
-) -> None:
-    if at.version > versions[-1] + 1:
+def _check_continues(log: _Log, at: DeltaOffset, what: str, *, tolerant: bool) -> None:
+    newest_read = at.version if at.index >= 0 else at.version - 1
+    if newest_read > log.head:
         raise DataLossError(
-            f"{what}: the table in {folder} ends at version {versions[-1]}, and the checkpoint has read "
-            f"version {at.version - 1}: an older copy of the table was restored.",
-            lost=f"Versions {versions[-1] + 1} to {at.version - 1} are missing in the table; "
+            f"{what}: the table in {log.folder} ends at version {log.head}, and the checkpoint has read "
+            f"version {newest_read}: an older copy of the table was restored.",
+            lost=f"Versions {log.head + 1} to {newest_read} are missing in the table; "
             "this stream has read them.",
             fix="restore the newest copy, or rebuild this stream from the table with a new checkpoint.",
         )
-    following = [version for version in versions if version >= at.version]
-    if following and following[0] > at.version and not tolerant:
+    following = [version for version in log.versions if version >= at.version]
+    first = following[0] if following else log.head + 1
+    if first > at.version and not tolerant:
         raise DataLossError(
-            f"{what}: the log of {folder} continues with version {following[0]}, and the checkpoint with "
+            f"{what}: the log of {log.folder} continues with version {first}, and the checkpoint with "
             f"version {at.version}: the log's cleanup was faster than this stream.",
-            lost=f"Versions {at.version} to {following[0] - 1} can no longer be read one by one.",
+            lost=f"Versions {at.version} to {first - 1} can no longer be read one by one.",
             fix="rebuild this stream with a new checkpoint, and raise the table's property "
             "delta.logRetentionDuration.",
         )
 
 
 def _commit(folder: Path, version: int) -> Iterator[dict[str, Any]]:
-    """Yield the actions of a commit: a commit of many files is long, and its start is often enough."""
+    """Yield the actions of a commit."""
     try:
         with (folder / "_delta_log" / f"{version:020d}.json").open(encoding="utf-8") as lines:
             for line in lines:
@@ -121,12 +217,6 @@ def _commit(folder: Path, version: int) -> Iterator[dict[str, Any]]:
                     yield json.loads(line)
     except FileNotFoundError:
         return
-
-
-def _changes_data(actions: Iterator[dict[str, Any]]) -> bool:
-    return any(
-        action.get(kind, {}).get("dataChange", False) for action in actions for kind in ("add", "remove")
-    )
 
 
 def _first_id(folder: Path) -> str | None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from shlex import quote
+from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote
 
 from pipelines.streaming.backlog.count import Backlog
@@ -32,7 +33,41 @@ from pipelines.streaming.errors import TerminalError
 _GLOB = re.compile(r"[*?\[{]")
 # Spark 4.2.0 reads the other files of a batch twice when the name of one has such a character.
 _DOUBLING = re.compile(r"[*?\[\]{}\\]")
+_NOT_ESCAPED = "/-_.!~'()*,;:$&+=@"
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A folder that has moved, with the files that a source has read.
+
+    Attributes:
+        old: The absolute path that the source's log has, perhaps with a glob.
+        new: The absolute path now.
+    """
+
+    old: str
+    new: str
+
+    def address(self, logged: str) -> str:
+        """Return the address of a logged file in the new folder, as Spark writes it."""
+        old, new = _without_glob(self.old), _without_glob(self.new)
+        if not plain_path(logged).startswith(f"{old.rstrip('/')}/"):
+            return logged
+        # What follows the folder stays as Spark has escaped it.
+        below = logged.split(":", 1)[1].removeprefix("//").split("/")[len(old.rstrip("/").split("/")) :]
+        return "file://" + "/".join([_escaped(new.rstrip("/")), *below])
+
+
+def _escaped(path: str) -> str:
+    """Return a path as `java.net.URI` escapes it: only what is not allowed in ASCII."""
+    return "".join(char if not char.isascii() else percent_encoded(char, safe=_NOT_ESCAPED) for char in path)
+
+
+def _without_glob(path: str) -> str:
+    parts = path.split("/")
+    plain = next((number for number, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+    return "/".join(parts[:plain])
 
 
 def waiting_files(
@@ -43,6 +78,7 @@ def waiting_files(
     name: str,
     what: str,
     options: Mapping[str, str] | None = None,
+    relocation: Relocation | None = None,
 ) -> Backlog:
     """Return the files of a folder that no batch has read.
 
@@ -53,6 +89,7 @@ def waiting_files(
         name: The source's name in it.
         what: A description of the source.
         options: The file source's options.
+        relocation: Where the files were when they were read, if they have moved since.
 
     Raises:
         TerminalError: The folder is missing or cannot be read, or an unread file has a name with which Spark
@@ -60,15 +97,10 @@ def waiting_files(
         CheckpointFormatError: The source's log is damaged.
     """
     chosen = {key.lower(): value for key, value in (options or {}).items()}
-    plain = _plain(path)
-    if "://" in plain:
+    if "://" in plain_path(path):
         return Backlog(1, "files", f"{path} cannot be listed without Spark")
-    listing = _Listing(
-        recursive=chosen.get("recursivefilelookup", "").lower() == "true",
-        pattern=chosen.get("pathglobfilter"),
-    )
     try:
-        present = listing.files(os.path.abspath(os.path.expanduser(plain)))
+        present = listed_files(path, options or {})
     except FileNotFoundError as error:
         raise TerminalError(
             f"{what}: there is no folder {error.filename}.",
@@ -82,8 +114,9 @@ def waiting_files(
     last = None if offset is None else offset.log_offset
     taken: set[str] = set()
     unread = 0  # logged by a batch that was killed before it was planned: the next batch takes them
-    for file in _logged(checkpoint, name):
-        taken.add(_plain(file.path))
+    for file in logged_files(checkpoint, name):
+        address = file.path if relocation is None else relocation.address(file.path)
+        taken.add(plain_path(address))
         unread += last is None or file.entry > last
     if chosen.get("filenameonly", "").lower() == "true":
         names = {os.path.basename(each) for each in taken}
@@ -105,7 +138,22 @@ def _refuse_doubling(files: list[str], what: str) -> None:
         )
 
 
-def _logged(checkpoint: Path | None, name: str) -> Iterator[SourceFile]:
+def listed_files(path: str, options: Mapping[str, str]) -> list[str]:
+    """Return the files of a folder, a file or a glob, as the file source lists them.
+
+    Raises:
+        OSError: The folder is missing or cannot be read.
+    """
+    chosen = {key.lower(): value for key, value in options.items()}
+    listing = _Listing(
+        recursive=chosen.get("recursivefilelookup", "").lower() == "true",
+        pattern=chosen.get("pathglobfilter"),
+    )
+    return listing.files(os.path.abspath(os.path.expanduser(plain_path(path))))
+
+
+def logged_files(checkpoint: Path | None, name: str) -> Iterator[SourceFile]:
+    """Yield the files in a file source's log, in which Spark keeps what it has read."""
     if checkpoint is None or not (checkpoint / "sources").is_dir():
         return
     folder = Folder.at(checkpoint)
@@ -164,7 +212,7 @@ class _Listing:
         return not hidden and not name.endswith("._COPYING_")
 
 
-def _plain(address: str) -> str:
+def plain_path(address: str) -> str:
     """Return a path as Spark logs it (`file:///a/b%20c`), or as users write it, without scheme and escapes."""
     if not address.startswith("file:"):
         return address

@@ -6,10 +6,12 @@ topic that was recreated with fewer records.
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
-from pipelines.streaming.backlog.cluster import Client, Partition, client_of
+from pipelines.streaming.backlog.cluster import Client, Partition, Topic, client_of
 from pipelines.streaming.backlog.count import Backlog
 from pipelines.streaming.checkpoint import SourceOffset
+from pipelines.streaming.checkpoint.format.source_log import source_folder
 from pipelines.streaming.errors import DataLossError, TerminalError
 from pipelines.streaming.sources import KafkaSource
 from pipelines.streaming.target import KafkaCluster
@@ -19,13 +21,21 @@ _PLAIN_PATTERN = re.compile(r"(?:[A-Za-z0-9_\-.*+?|()$^]|\\[.dws]|\[\^?[A-Za-z0-
 # `SubscribePatternStrategy` never reads them.
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _LATEST, _EARLIEST = -1, -2  # in startingOffsets
+_INITIAL_VERSION = "v1"
 _WAYS = (
     "bind the feed to a topic that has the messages; or read the topic into a stream of a new name, or into another "
     "lake, which begins with a new checkpoint."
 )
 
 
-def waiting_messages(source: KafkaSource, offset: SourceOffset | None, cluster: KafkaCluster) -> Backlog:
+def waiting_messages(
+    source: KafkaSource,
+    offset: SourceOffset | None,
+    cluster: KafkaCluster,
+    *,
+    checkpoint: Path | None = None,
+    name: str = "",
+) -> Backlog:
     """Return the messages that a source has not read.
 
     Control records of transactions count as messages: Spark's offsets count them, too.
@@ -34,35 +44,68 @@ def waiting_messages(source: KafkaSource, offset: SourceOffset | None, cluster: 
         source: The source.
         offset: Its offset in the checkpoint.
         cluster: The cluster.
+        checkpoint: The checkpoint's folder, where Spark keeps the offsets that it resolved at its first start;
+            None before the first run.
+        name: The source's name in it.
 
     Raises:
         TransientError: The cluster does not answer.
         TerminalError: It refuses this user, or a topic is missing.
         DataLossError: It no longer has the messages that come next.
     """
-    options = {key.lower(): value for key, value in source.options.items()}
-    strict = options.get("failondataloss", "").lower() != "false"
-    if source.subscribe_pattern and not _same_in_python(source.subscribe_pattern):
-        return Backlog(1, "messages", f"only Spark knows what {source.subscribe_pattern!r} matches")
+    strict = _option(source, "failondataloss") != "false"
     client = client_of(cluster)
-    present = _partitions(source, client, cluster)
+    topics = topics_of(source, client, cluster)
+    if topics is None:
+        return Backlog(1, "messages", f"only Spark knows what {source.subscribe_pattern!r} matches")
+    present = partitions_of(source, topics, cluster)
     read = {} if offset is None else _by_partition(offset)
     missing = sorted(set(read) - present)
     if missing and strict:
         raise _partition_missing(missing[0], read[missing[0]], cluster)
-    isolation = options.get("kafka.isolation.level", cluster.isolation_level)
-    begins, ends = client.offsets(present, committed=isolation == "read_committed")
-    starts = _starts(source, begins, ends) if offset is None else {}
+    begins, ends = client.offsets(present, committed=committed_only(source, cluster))
+    starts: dict[Partition, int] = {}
+    if offset is None:
+        initial = _initial_offsets(checkpoint, name)
+        if initial is None and checkpoint is not None and (checkpoint / "metadata").exists():
+            return Backlog(1, "messages", "its first batch was never planned")
+        starts = _starts(source, begins, ends) if initial is None else begins | _by_partition(initial)
     waiting: dict[Partition, int] = {}
     for partition in sorted(present):
         first, end = begins[partition], ends[partition]
         # A partition that was added later is read from its first record, whatever startingOffsets is.
-        at = starts[partition] if offset is None else read.get(partition, 0)
+        at = starts.get(partition, first) if offset is None else read.get(partition, 0)
         if offset is not None and strict and not first <= at <= end:
             raise _out_of_range(partition, at, first, end, cluster)
         waiting[partition] = end - (at if first <= at <= end else first)
     detail = ", ".join(f"{topic}-{number}: {count}" for (topic, number), count in waiting.items() if count)
     return Backlog(sum(waiting.values()), "messages", detail)
+
+
+def committed_only(source: KafkaSource, cluster: KafkaCluster) -> bool:
+    """Return whether a source reads up to the last committed transaction."""
+    return (_option(source, "kafka.isolation.level") or cluster.isolation_level) == "read_committed"
+
+
+def _option(source: KafkaSource, name: str) -> str:
+    return next((value.lower() for key, value in source.options.items() if key.lower() == name), "")
+
+
+def _initial_offsets(checkpoint: Path | None, name: str) -> SourceOffset | None:
+    """Return where Spark has decided that a source begins; None where it has not decided yet.
+
+    Spark writes it before the first batch is planned: a zero byte, a version line, and the offsets as JSON.
+    """
+    if checkpoint is None:
+        return None
+    where = f"{source_folder(name)}/0"
+    try:
+        version, _, offsets = (
+            (checkpoint / where).read_text(encoding="utf-8").removeprefix("\0").partition("\n")
+        )
+    except FileNotFoundError:
+        return None
+    return SourceOffset.parse(where, name, None, offsets) if version == _INITIAL_VERSION else None
 
 
 def _by_partition(offset: SourceOffset) -> dict[Partition, int]:
@@ -77,32 +120,44 @@ def _same_in_python(pattern: str) -> bool:
     return _PLAIN_PATTERN.fullmatch(pattern) is not None
 
 
-def _partitions(source: KafkaSource, client: Client, cluster: KafkaCluster) -> set[Partition]:
-    """Return the partitions that the source reads now."""
+def topics_of(source: KafkaSource, client: Client, cluster: KafkaCluster) -> dict[str, Topic] | None:
+    """Return the topics that a source reads now; None where only Spark knows what its pattern matches.
+
+    Raises:
+        TerminalError: There is no topic of a name that it has.
+    """
     if source.subscribe_pattern:
+        if not _same_in_python(source.subscribe_pattern):
+            return None
         pattern = re.compile(source.subscribe_pattern)
-        counts = {
-            topic: count
-            for topic, count in client.all_topics().items()
-            if topic not in _INTERNAL and pattern.fullmatch(topic)
-        }
-    else:
-        topics = source.subscribe or tuple(source.assign)
-        counts = client.topics(topics)
-        for topic in topics:
-            if topic not in counts:
-                raise TerminalError(
-                    f"there is no topic {topic!r} on the Kafka cluster {cluster.bootstrap}.",
-                    fix="create the topic, or correct the binding in the target.",
-                )
-    present = {(topic, number) for topic, count in counts.items() for number in range(count)}
+        return client.topics(
+            [topic for topic in client.all_topics() if topic not in _INTERNAL and pattern.fullmatch(topic)]
+        )
+    names = source.subscribe or tuple(source.assign)
+    topics = client.topics(names)
+    for name in names:
+        if name not in topics:
+            raise TerminalError(
+                f"there is no topic {name!r} on the Kafka cluster {cluster.bootstrap}.",
+                fix="create the topic, or correct the binding in the target.",
+            )
+    return topics
+
+
+def partitions_of(source: KafkaSource, topics: Mapping[str, Topic], cluster: KafkaCluster) -> set[Partition]:
+    """Return the partitions of these topics that a source reads.
+
+    Raises:
+        TerminalError: A partition of `assign` does not exist.
+    """
+    present = {(name, number) for name, topic in topics.items() for number in range(topic.partitions)}
     if not source.assign:
         return present
     assigned = {(topic, number) for topic, numbers in source.assign.items() for number in numbers}
     for topic, number in sorted(assigned - present):
         raise TerminalError(
             f"topic {topic!r} on the Kafka cluster {cluster.bootstrap} has no partition {number}.",
-            fix=f"correct assign= of the source: the topic has the partitions 0 to {counts[topic] - 1}.",
+            fix=f"correct assign= of the source: the topic has the partitions 0 to {topics[topic].partitions - 1}.",
         )
     return assigned
 

@@ -2,16 +2,24 @@
 
 from pathlib import Path
 
+from pipelines.streaming.backlog.binding import binding_of, moved
 from pipelines.streaming.backlog.count import Backlog
-from pipelines.streaming.backlog.delta import waiting_versions
-from pipelines.streaming.backlog.files import waiting_files
+from pipelines.streaming.backlog.delta import TableReading, waiting_versions
+from pipelines.streaming.backlog.files import Relocation, waiting_files
 from pipelines.streaming.checkpoint import SourceOffset
+from pipelines.streaming.records.manifest import SourceRecord
 from pipelines.streaming.sources import DeltaSource, Feed, FileSource, KafkaSource, Source, StreamReading
 from pipelines.streaming.target import FolderBinding, KafkaCluster, Target
 
 
 def backlog_of(
-    source: Source, offset: SourceOffset | None, *, checkpoint: Path | None, name: str, target: Target
+    source: Source,
+    offset: SourceOffset | None,
+    *,
+    checkpoint: Path | None,
+    name: str,
+    target: Target,
+    record: SourceRecord | None = None,
 ) -> Backlog:
     """Return the backlog of a source.
 
@@ -22,6 +30,7 @@ def backlog_of(
             before the first run.
         name: The source's name in the checkpoint.
         target: The target.
+        record: What the manifest records about the source.
 
     Raises:
         TransientError: The source cannot be reached now.
@@ -30,15 +39,21 @@ def backlog_of(
         ConfigurationError: The target does not bind it.
     """
     at = None if offset is None or offset.raw is None else offset
+    record = record or SourceRecord()
     match source:
         case Feed():
             binding = target.binding(source.name)
             if isinstance(binding, FolderBinding):
                 return waiting_files(
-                    str(binding.path), at, checkpoint=checkpoint, name=name, what=source.describe()
+                    str(binding.path),
+                    at,
+                    checkpoint=checkpoint,
+                    name=name,
+                    what=source.describe(),
+                    relocation=_relocation(source, record, target),
                 )
             topic = KafkaSource(subscribe=(binding.topic,))
-            return _waiting_messages(topic, at, binding.cluster)
+            return _waiting_messages(topic, at, binding.cluster, checkpoint, name)
         case FileSource():
             return waiting_files(
                 source.path,
@@ -47,18 +62,42 @@ def backlog_of(
                 name=name,
                 what=source.describe(),
                 options=source.options,
+                relocation=_relocation(source, record, target),
             )
         case KafkaSource():
-            return _waiting_messages(source, at, target.cluster(source.cluster))
+            return _waiting_messages(source, at, target.cluster(source.cluster), checkpoint, name)
         case DeltaSource():
-            return waiting_versions(Path(source.path), at, what=source.describe(), options=source.options)
+            reading = TableReading(changes=source.mode == "changes", options=source.options, snapshot=True)
+            return waiting_versions(Path(source.path), at, what=source.describe(), reading=reading)
         case StreamReading():
-            return waiting_versions(target.lake.table(source.stream), at, what=source.describe())
+            reading = TableReading(
+                changes=source.mode == "changes",
+                guarded=source.mode == "append",
+                accepted=record.accepted_versions,
+                snapshot=record.start == "snapshot",
+            )
+            return waiting_versions(
+                target.lake.table(source.stream), at, what=source.describe(), reading=reading
+            )
     raise TypeError(f"{source!r} is no source that streams")
 
 
-def _waiting_messages(source: KafkaSource, offset: SourceOffset | None, cluster: KafkaCluster) -> Backlog:
+def _relocation(source: Source, record: SourceRecord, target: Target) -> Relocation | None:
+    """Return where the source's log has its files and where they are now; None where they have not moved."""
+    now = binding_of(source, target)
+    if record.binding is None or now is None or not moved(record.binding, now):
+        return None
+    return Relocation(record.binding["path"], now["path"])
+
+
+def _waiting_messages(
+    source: KafkaSource,
+    offset: SourceOffset | None,
+    cluster: KafkaCluster,
+    checkpoint: Path | None,
+    name: str,
+) -> Backlog:
     # librdkafka is loaded only where a topic is read.
     from pipelines.streaming.backlog.kafka import waiting_messages
 
-    return waiting_messages(source, offset, cluster)
+    return waiting_messages(source, offset, cluster, checkpoint=checkpoint, name=name)

@@ -1,16 +1,43 @@
-"""The manifest of a stream: its generations, why each began, and what each is bound to."""
+"""The manifest of a stream: its generations, why each began, and the sources that each has had."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Literal
 
 from pipelines.streaming.errors import CheckpointError, TerminalError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records.atomic import replace_file
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_OLDEST_VERSION = 1
+
+Start = Literal["log", "snapshot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """What is recorded about one source of a generation.
+
+    Attributes:
+        binding: What the source is bound to (backlog/binding.py); None where the next run binds it.
+        stopped_at: The offset at which the stream stopped reading it, as in the offset log; None while the
+            definition has the source, and where nothing of it was read.
+        accepted_as_new: Whether the user has accepted that the source is read from its beginning.
+        start: How a reader of a stream's table begins: with version 0 of its log, or with a snapshot; None for
+            other sources.
+        start_version: The version of that snapshot; commits up to it are not guarded.
+        accepted_versions: Commits of the table that removed rows and that the user has accepted.
+    """
+
+    binding: Mapping[str, Any] | None = None
+    stopped_at: str | None = None
+    accepted_as_new: bool = False
+    start: Start | None = None
+    start_version: int | None = None
+    accepted_versions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +48,7 @@ class Generation:
         number: Its number, from 1; also its folder.
         began_at: ISO-8601 UTC.
         why: The reason, in a few words.
-        bindings: What each feed was bound to, by source name.
+        sources: Every source that it has ever had, by name.
         query_id: Spark's query id, once the checkpoint has one.
         fingerprint: The fingerprint of the plan that ran last.
         confs: The confs that the checkpoint pins, as they were at its first start.
@@ -34,7 +61,7 @@ class Generation:
     number: int
     began_at: str
     why: str
-    bindings: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, SourceRecord] = field(default_factory=dict)
     query_id: str | None = None
     fingerprint: str | None = None
     confs: Mapping[str, str] = field(default_factory=dict)
@@ -74,12 +101,10 @@ class Manifest:
         )
 
 
-def first_manifest(bindings: Mapping[str, str]) -> Manifest:
+def first_manifest() -> Manifest:
     """Return the manifest of a stream that has never run."""
     began = datetime.now(UTC).isoformat(timespec="seconds")
-    return Manifest(
-        generations=(Generation(number=1, began_at=began, why="first run", bindings=dict(bindings)),)
-    )
+    return Manifest(generations=(Generation(number=1, began_at=began, why="first run"),))
 
 
 def read_manifest(path: Path, stream: StreamName) -> Manifest | None:
@@ -99,18 +124,15 @@ def read_manifest(path: Path, stream: StreamName) -> Manifest | None:
             stream=stream,
             fix="restore the file from a backup.",
         ) from error
-    if content.get("schema_version") != SCHEMA_VERSION:
+    if content.get("schema_version") not in range(_OLDEST_VERSION, SCHEMA_VERSION + 1):
         raise TerminalError(
             f"its manifest {path} has schema version {content.get('schema_version')!r}, and this Tidemill "
-            f"reads version {SCHEMA_VERSION}.",
+            f"reads versions {_OLDEST_VERSION} to {SCHEMA_VERSION}.",
             stream=stream,
             fix="use the Tidemill version that wrote it, or a newer one.",
         )
     return Manifest(
-        generations=tuple(
-            Generation(**{**fields, "warnings": tuple(fields.get("warnings", ()))})
-            for fields in content["generations"]
-        ),
+        generations=tuple(map(_generation, content["generations"])),
         last_run=content.get("last_run", {}),
     )
 
@@ -118,3 +140,17 @@ def read_manifest(path: Path, stream: StreamName) -> Manifest | None:
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Replace the manifest atomically."""
     replace_file(path, json.dumps({"schema_version": SCHEMA_VERSION, **asdict(manifest)}, indent=2))
+
+
+def _generation(fields: dict[str, Any]) -> Generation:
+    # Version 1 had the bindings of feeds as text. They cannot be compared; the next run binds the feeds.
+    sources = {name: {} for name in fields.pop("bindings", {})} | fields.pop("sources", {})
+    warnings = tuple(fields.pop("warnings", ()))
+    return Generation(
+        **fields, warnings=warnings, sources={name: _source(record) for name, record in sources.items()}
+    )
+
+
+def _source(fields: dict[str, Any]) -> SourceRecord:
+    accepted = tuple(fields.pop("accepted_versions", ()))
+    return SourceRecord(**fields, accepted_versions=accepted)

@@ -4,42 +4,64 @@ Spark reads such a table with `skipChangeCommits`, because any other reader stop
 Tidemill decides what a commit that removed rows means, so that none passes unseen.
 """
 
+from collections.abc import Mapping
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import Tail
 from pipelines.streaming.errors import UpstreamChangeError
 from pipelines.streaming.records import Lake
+from pipelines.streaming.records.manifest import SourceRecord
 from pipelines.streaming.sources import StreamReading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from pipelines.streaming.stream import Stream
 
 
-def check_edges(stream: "Stream", lake: Lake, tail: Tail) -> None:
+def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]) -> None:
     """Check every commit between a reader's position and the head of each table it reads.
+
+    Args:
+        stream: The reader.
+        lake: The lake.
+        tail: The end of the reader's checkpoint.
+        records: The records of its sources, with the commits that the user has accepted.
 
     Raises:
         UpstreamChangeError: A commit removed or changed rows.
     """
-    for name, source in _append_readings(stream).items():
+    for source, commit in refused_commits(stream, lake, tail, records):
+        edge = f"{source.stream}@{commit.version}"
+        raise UpstreamChangeError(
+            f"version {commit.version} of {source.stream} ({commit.operation}) removed or changed rows that this "
+            "stream may have read; its own table would keep the old ones.",
+            stream=stream.name,
+            fix=f"rebuild {stream.name} and the streams that read it; or keep what {stream.name} has, and skip "
+            f"that commit: tidemill accept {quote(str(stream.name))} --version {quote(edge)}",
+        )
+
+
+def refused_commits(
+    stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]
+) -> "Iterator[tuple[StreamReading, delta_log.Commit]]":
+    """Yield the unread commits of append-only edges that removed rows and are not accepted."""
+    for name, source in append_readings(stream).items():
+        record = records.get(name, SourceRecord())
         position = None if tail.latest_offset is None else tail.latest_offset.source(name)
         offset = None if position is None else position.delta
-        first = 0 if offset is None else offset.version
+        # A snapshot has no row that was removed before it.
+        begin = 0 if record.start_version is None else record.start_version + 1
+        first = begin if offset is None else offset.version
         for commit in delta_log.commits(lake.table(source.stream), first):
-            if commit.removes_rows:
-                raise UpstreamChangeError(
-                    f"version {commit.version} of {source.stream} ({commit.operation}) removed or changed "
-                    "rows that this stream may have read; its own table would keep the old ones.",
-                    stream=stream.name,
-                    fix=f"rebuild {stream.name} and the streams that read it, or write corrections to "
-                    f"{source.stream} as new rows. (RESTORE is such a commit, too.)",
-                )
+            if commit.removes_rows and commit.version not in record.accepted_versions:
+                yield source, commit
 
 
-def _append_readings(stream: "Stream") -> "Mapping[str, StreamReading]":
+def append_readings(stream: "Stream") -> "dict[str, StreamReading]":
+    """Return the sources that read a stream's table as append-only, by name."""
     return {
         name: source
         for name, source in stream.sources.items()

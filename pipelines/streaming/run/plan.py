@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming.backlog import Backlog, backlog_of
 from pipelines.streaming.records import Snapshot, StreamRecords
-from pipelines.streaming.records.manifest import Manifest, first_manifest
-from pipelines.streaming.run.preconditions import bindings, check
+from pipelines.streaming.records.manifest import Manifest, SourceRecord, first_manifest
+from pipelines.streaming.run import source_records
+from pipelines.streaming.run.preconditions import check
 from pipelines.streaming.target import Target
 
 if TYPE_CHECKING:
@@ -26,12 +27,14 @@ class Plan:
         stream: The stream.
         snapshot: Its records.
         manifest: The manifest to continue; a new one for a stream that has never run.
+        sources: The records of its sources, as the run writes them into the manifest.
         backlog: The backlog by the names of the streaming sources.
     """
 
     stream: "Stream"
     snapshot: Snapshot
     manifest: Manifest
+    sources: Mapping[str, SourceRecord] = field(default_factory=dict)
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
 
     @property
@@ -68,7 +71,7 @@ def plan(stream: "Stream", target: Target) -> Plan:
 
     Raises:
         CheckpointError: The checkpoint is damaged, missing, or not the one that the table was written with.
-        TerminalError: The target binds a feed to another folder or topic than the checkpoint continues.
+        TerminalError: A source has another name or another binding than the checkpoint continues.
         TransientError: A source cannot be reached now.
         DataLossError: A source no longer has the data that the checkpoint reads next.
     """
@@ -77,9 +80,12 @@ def plan(stream: "Stream", target: Target) -> Plan:
 
 def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
     """Decide what a run would do to a stream with these records; raise what `plan` raises."""
-    bound = bindings(stream, target)
-    check(stream, snapshot, bound)
+    check(stream, snapshot)
+    source_records.check_names(stream, snapshot)
+    bound = source_records.bindings(stream, target)
+    source_records.check_bindings(stream, snapshot, bound)
     offsets = snapshot.tail.latest_offset
+    recorded = source_records.recorded_sources(snapshot)
     backlog = {
         source_name: backlog_of(
             source,
@@ -87,13 +93,14 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
             checkpoint=snapshot.checkpoint,
             name=source_name,
             target=target,
+            record=recorded[source_name],
         )
-        for source_name, source in stream.sources.items()
-        if source.streaming
+        for source_name, source in source_records.streaming_sources(stream).items()
     }
     return Plan(
         stream=stream,
         snapshot=snapshot,
-        manifest=snapshot.manifest or first_manifest(bound),
+        manifest=snapshot.manifest or first_manifest(),
+        sources=source_records.updated_sources(stream, snapshot, bound),
         backlog=backlog,
     )

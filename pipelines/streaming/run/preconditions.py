@@ -1,45 +1,26 @@
-"""What must hold before a stream runs: its manifest, checkpoint, table and bindings belong together."""
+"""What must hold before a stream runs: its manifest, checkpoint and table belong together."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint.verify import UNPINNED_PARTITIONS, verify
-from pipelines.streaming.errors import CheckpointError, TerminalError
+from pipelines.streaming.errors import CheckpointError
 from pipelines.streaming.records import Snapshot
 from pipelines.streaming.records.manifest import Manifest
-from pipelines.streaming.sources import Feed
-from pipelines.streaming.target import Target
 
 if TYPE_CHECKING:
     from pipelines.streaming.stream import Stream
 
 
-def bindings(stream: "Stream", target: Target) -> dict[str, str]:
-    """Return what the target binds the stream's feeds to, by source name."""
-    return {
-        name: str(target.binding(source.name))
-        for name, source in stream.sources.items()
-        if isinstance(source, Feed)
-    }
-
-
-def check(stream: "Stream", snapshot: Snapshot, bound: Mapping[str, str]) -> None:
+def check(stream: "Stream", snapshot: Snapshot) -> None:
     """Check that a run can continue the stream.
-
-    Args:
-        stream: The stream.
-        snapshot: Its records.
-        bound: What the target binds its feeds to, by source name.
 
     Raises:
         CheckpointError: The checkpoint is damaged, missing, or not the one that the table was written with.
-        TerminalError: The target binds a feed to another folder or topic than the checkpoint continues.
     """
     if snapshot.manifest is None:
         _check_untouched(stream, snapshot)
         return
-    _check_bindings(stream, snapshot.manifest, bound)
     _check_query_id(stream, snapshot)
     _check_table(stream, snapshot, snapshot.manifest)
     _check_checkpoint(stream, snapshot)
@@ -62,18 +43,6 @@ def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
             stream=stream.name,
             fix="restore the control and checkpoint folders from a backup, or move the table away.",
         )
-
-
-def _check_bindings(stream: "Stream", manifest: Manifest, bound: Mapping[str, str]) -> None:
-    for source, binding in manifest.active.bindings.items():
-        now = bound.get(source)
-        if now is not None and now != binding:
-            raise TerminalError(
-                f"the target binds {source!r} to {now}, and its checkpoint continues {binding}.",
-                stream=stream.name,
-                fix="bind it back; or use another lake for the new binding; or declare a stream of a new name "
-                "that reads it.",
-            )
 
 
 def _check_query_id(stream: "Stream", snapshot: Snapshot) -> None:

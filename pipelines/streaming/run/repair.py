@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 from pipelines.streaming.checkpoint import Tail
-
-COPIES = "repairs"
+from pipelines.streaming.records.edits import COPIES
 
 
 def schedule_no_data_batch(checkpoint: Path, tail: Tail, control: Path) -> int:

@@ -22,7 +22,7 @@ from pipelines.streaming.errors import CanceledError, TerminalError, TidemillErr
 from pipelines.streaming.records import Snapshot
 from pipelines.streaming.records.lease import Lease
 from pipelines.streaming.records.pins import Pins
-from pipelines.streaming.run import classic, query, repair, tables
+from pipelines.streaming.run import classic, new_readers, query, relocation, repair, tables
 from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.guard import check_edges
 from pipelines.streaming.run.plan import Plan
@@ -91,7 +91,8 @@ class StreamRun:
         """
         started = time.monotonic()
         self._recorder = Recorder(self._snapshot, self.plan.manifest, run_id=self.run_id, lease=self.lease)
-        self._recorder.update()
+        relocation.follow(self._snapshot, self.plan.sources)
+        self._recorder.update(sources=self.plan.sources)
         self._recorder.complete()
         if self.plan.needs_query:
             self._query()
@@ -115,12 +116,15 @@ class StreamRun:
             spark.conf.set(key, value)
         self.lease.record_jvm(classic.jvm_pid(spark))
         classic.use_scheduler_pool(spark, str(self.stream.name))
-        check_edges(self.stream, self.target.lake, self._snapshot.tail)
+        lake, before, records = self.target.lake, self._snapshot.tail, self._recorder.generation.sources
+        records = new_readers.with_starts(self.stream, lake, before, records)
+        self._recorder.update(sources=records)
+        check_edges(self.stream, lake, before, records)
         self._repair(spark, confs)
         pins = self._current_versions()
         self._snapshot.records.write_pins(Pins(self._next_batch(), pins))
         self._execute(spark, confs, pins, once=False)
-        check_edges(self.stream, self.target.lake, self._snapshot.tail)
+        check_edges(self.stream, lake, before, records)
 
     def _next_batch(self) -> int:
         offset = self._tail().latest_offset
@@ -145,9 +149,9 @@ class StreamRun:
 
     def _build(self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int]) -> query.Query:
         """Return the query, with its tables ready."""
-        built = query.build(
-            self.stream, SourceContext(spark, self.target, pins), self._recorder.generation.number
-        )
+        generation = self._recorder.generation
+        starts = new_readers.starting_points(self.stream, self.target.lake, self._tail(), generation.sources)
+        built = query.build(self.stream, SourceContext(spark, self.target, pins, starts), generation.number)
         for sink in self.stream.sinks:
             self.lease.check()
             tables.prepare(spark, sink, self._snapshot.records.table(sink.name), built.output)

@@ -11,9 +11,13 @@ from pipelines.streaming.sources.known_options import DELTA_OPTIONS, known_optio
 from pipelines.streaming.sources.source import Source, SourceContext, positive
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
+
+_STARTING = frozenset({"startingversion", "startingtimestamp"})
+_LIMITS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
+# The snapshot that a new reader begins with arrives in the order of its files: in several batches a watermark
+# would drop rows as late, and VACUUM could remove files between two of them.
+_ONE_BATCH = str(2**31 - 1)
 
 ReadingMode = Literal["append", "changes", "static"]
 
@@ -57,11 +61,20 @@ class DeltaSource(Source):
         """Return the table's rows; only new ones where it streams."""
         if self.mode == "static":
             return snapshot(context, self.path, context.pins[name])
-        reader = context.spark.readStream.name(name).format("delta").options(**self.options)
+        start = context.starts.get(name, "declared")
+        options = dict(self.options)
+        if start != "declared":
+            options = {key: value for key, value in options.items() if key.lower() not in _STARTING}
+        given = {key.lower() for key in options}
+        reader = context.spark.readStream.name(name).format("delta").options(**options)
+        if isinstance(start, int):
+            reader = reader.option("startingVersion", str(start))
         if self.mode == "changes":
             reader = reader.option("readChangeFeed", "true")
         if self.max_files_per_batch:
             reader = reader.option("maxFilesPerTrigger", str(self.max_files_per_batch))
+        elif start == "declared" and not given & (_STARTING | _LIMITS):
+            reader = reader.option("maxFilesPerTrigger", _ONE_BATCH)
         return reader.load(self.path)
 
 
@@ -105,10 +118,11 @@ class StreamReading(Source):
                 rows = rows.where(f"NOT {DELETED}")
         else:
             reader = context.spark.readStream.name(name).format("delta")
-            if _has_first_commit(table):
-                # From the first commit on: an initial snapshot would arrive in the order of its files, and a
-                # watermark would drop rows as late.
-                reader = reader.option("startingVersion", "0")
+            start = context.starts.get(name, "snapshot")  # run/new_readers.py decides
+            if isinstance(start, int):
+                reader = reader.option("startingVersion", str(start))
+            elif start == "snapshot":
+                reader = reader.option("maxFilesPerTrigger", _ONE_BATCH)
             if self.mode == "changes":
                 rows = reader.option("readChangeFeed", "true").load(str(table))
                 if self.is_merge:
@@ -122,10 +136,6 @@ class StreamReading(Source):
 def snapshot(context: SourceContext, path: str, version: int) -> "DataFrame":
     """Return a table as of one version."""
     return context.spark.read.format("delta").option("versionAsOf", str(version)).load(path)
-
-
-def _has_first_commit(table: "Path") -> bool:
-    return (table / "_delta_log" / f"{0:020d}.json").exists()
 
 
 def _without_tombstones(changes: "DataFrame") -> "DataFrame":

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pipelines.streaming.durations import duration, interval
 from pipelines.streaming.errors import DefinitionError
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
     from pipelines.streaming.names import StreamName
     from pipelines.streaming.target import Target
+
+
+StartingPoint = int | Literal["snapshot", "begun", "declared"]
+"""Where a reader of a table begins: with the commits from a version on; with a snapshot, which is one batch; where the
+checkpoint says; or where the options of the source say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +42,13 @@ class SourceContext:
         spark: The session of the stream.
         target: The target's lake, bindings and clusters.
         pins: The Delta version of each static reading, by source name.
+        starts: Where each reader of a table begins, by source name.
     """
 
     spark: "SparkSession"
     target: "Target"
     pins: Mapping[str, int] = field(default_factory=dict)
+    starts: Mapping[str, StartingPoint] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

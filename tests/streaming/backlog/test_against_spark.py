@@ -1,5 +1,8 @@
 """The backlog agrees with Spark: nothing waits after a run, and what a run then reads is what waited."""
+# ruff: noqa: S608 - the SQL has paths of the test
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,11 +10,13 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.streaming import delta_log
 from pipelines.streaming.backlog import backlog_of
 from pipelines.streaming.checkpoint import file_source_paths, read_tail
 from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.names import StreamName
 from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.sources import DeltaSource, FileSource, KafkaSource, Source
+from pipelines.streaming.sources import DeltaSource, FileSource, KafkaSource, Source, StreamReading
 from pipelines.streaming.sources.source import SourceContext
 from pipelines.streaming.target import KafkaCluster, Target
 
@@ -24,10 +29,10 @@ def target(root: Path, bootstrap: str = "") -> Target:
 class Reader:
     """A stream that reads a source to its end and writes nothing."""
 
-    def __init__(self, engine, source: Source, target: Target) -> None:
+    def __init__(self, engine, source: Source, target: Target, name: str = "checkpoint") -> None:
         self.spark = engine.new()
         self.source, self.target = source, target
-        self.checkpoint = target.lake.root / "checkpoint"
+        self.checkpoint = target.lake.root / name
         for key in ("queryEvolution.enableSourceEvolution", "offsetLog.formatVersion"):
             self.spark.conf.set(f"spark.sql.streaming.{key}", "true" if key.startswith("query") else "2")
 
@@ -156,6 +161,108 @@ def test_delta_in_the_middle_of_a_version(engine, tmp_path):
     assert reader.run() == 3
 
 
+class Table:
+    """A table with a change data feed, to which each kind of commit is made once."""
+
+    def __init__(self, engine, target: Target) -> None:
+        self.spark = engine.new()
+        self.path = target.lake.table(ORDERS)
+        self.sql(f"CREATE TABLE {self} (n BIGINT, p STRING) USING delta PARTITIONED BY (p) "
+                 "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")  # fmt: skip
+        self.append((1, "a"), (2, "a"))
+        self.append((3, "a"), (4, "b"), (5, "c"), (6, "d"))
+
+    def __str__(self) -> str:
+        return f"delta.`{self.path}`"
+
+    def sql(self, statement: str) -> None:
+        self.spark.sql(statement)
+
+    def append(self, *rows: tuple[int, str], **options: str) -> None:
+        frame = self.spark.createDataFrame(rows, "n BIGINT, p STRING").coalesce(1)
+        frame.write.format("delta").mode("append").options(**options).save(str(self.path))
+
+    def merge(self, rows: str, clauses: str) -> None:
+        self.sql(f"MERGE INTO {self} t USING (VALUES {rows} AS s(n, p)) s ON t.n = s.n {clauses}")
+
+
+UPDATE = "WHEN MATCHED THEN UPDATE SET t.p = s.p"
+INSERT = "WHEN NOT MATCHED THEN INSERT *"
+DELETE = "WHEN MATCHED THEN DELETE"
+ORDERS = StreamName("shop", "orders")
+
+# A commit of each kind, and whether a reader of new rows and one of changes have something to read in it.
+COMMITS = {
+    "append": (lambda t: t.append((7, "a"), (8, "b")), True, True),
+    "append of nothing": (lambda t: t.append(txnAppId="a", txnVersion="1"), False, False),
+    "update": (lambda t: t.sql(f"UPDATE {t} SET p = 'z' WHERE n = 3"), False, True),
+    "delete of a part of a file": (lambda t: t.sql(f"DELETE FROM {t} WHERE n = 3"), False, True),
+    "delete of whole files": (lambda t: t.sql(f"DELETE FROM {t} WHERE p = 'b'"), False, True),
+    "delete of nothing": (lambda t: t.sql(f"DELETE FROM {t} WHERE n = 99"), False, False),
+    "merge that inserts": (lambda t: t.merge("(9, 'a')", INSERT), True, True),
+    "merge that updates": (lambda t: t.merge("(3, 'y'), (4, 'y')", UPDATE + " " + INSERT), False, True),
+    "merge that deletes": (lambda t: t.merge("(4, 'b'), (5, 'c')", DELETE), False, True),
+    "merge of nothing": (lambda t: t.merge("(3, 'y')", "WHEN MATCHED AND s.p = 'no' THEN DELETE"), False, False),
+    "optimize": (lambda t: t.sql(f"OPTIMIZE {t}"), False, False),
+    "alter": (lambda t: t.sql(f"ALTER TABLE {t} SET TBLPROPERTIES ('a' = 'b')"), False, False),
+    "overwrite": (lambda t: t.sql(f"INSERT OVERWRITE {t} VALUES (1, 'a')"), False, True),
+    "restore": (lambda t: t.sql(f"RESTORE {t} TO VERSION AS OF 1"), False, True),
+}  # fmt: skip
+READINGS = {
+    "append": StreamReading(stream=ORDERS, mode="append", is_merge=False),
+    "changes": StreamReading(stream=ORDERS, mode="changes", is_merge=False),
+}
+
+
+def test_every_kind_of_commit(engine, tmp_path):
+    """Idle means that Spark would read no row; what is guarded stops a reader before Spark skips it."""
+    table = Table(engine, target(tmp_path))
+    readers = {mode: Reader(engine, source, target(tmp_path), mode) for mode, source in READINGS.items()}
+    for reader in readers.values():
+        reader.run()
+    wrong = [mode for mode, reader in readers.items() if reader.waiting()]
+    for kind, (commit, *reads) in COMMITS.items():
+        head = DeltaTable(str(table.path)).version()
+        table.append((3, "a"), (4, "b"), (5, "c"))
+        [reader.run() for reader in readers.values()]
+        commit(table)
+        removes = any(commit.removes_rows for commit in delta_log.commits(table.path, head + 2))
+        for (mode, reader), expected in zip(readers.items(), reads, strict=True):
+            waiting, rows = reader.waiting(), reader.run()
+            if bool(waiting) != (expected or (mode == "append" and removes)) or bool(rows) != expected:
+                wrong.append(f"{kind}, {mode}: {waiting} waiting, {rows} read")
+            if reader.waiting():
+                wrong.append(f"{kind}, {mode}: waiting after it was read")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("mode", ["append", "changes"])
+def test_a_commit_that_was_read_in_part(engine, tmp_path, mode):
+    place = target(tmp_path)
+    table = Table(engine, place)
+    path = str(table.path)
+    reader = Reader(engine, DeltaSource(path=path, mode=mode, max_files_per_batch=1), place)
+    reader.source = replace(reader.source, options={"startingVersion": "0"})
+    assert reader.run() == 6
+    assert reader.waiting() == 0
+
+    committed = sorted(
+        int(file.name) for file in (reader.checkpoint / "commits").iterdir() if file.name.isdigit()
+    )
+    for last in reversed(committed[1:]):  # as if the run had been stopped after each of its batches
+        for log in ("offsets", "commits"):
+            for file in (reader.checkpoint / log).iterdir():
+                if file.name.strip(".").removesuffix(".crc") == str(last):
+                    file.unlink()
+        waiting = reader.waiting()
+        copy = reader.checkpoint.with_name("copy")
+        shutil.copytree(reader.checkpoint, copy)
+        read = reader.run()
+        assert bool(waiting) == bool(read), f"{waiting} waiting, {read} read after batch {last - 1}"
+        shutil.rmtree(reader.checkpoint)
+        copy.rename(reader.checkpoint)
+
+
 @pytest.mark.kafka
 def test_kafka(engine, broker, tmp_path):
     broker.create_topic("backlog-against-spark", 2)
@@ -177,4 +284,27 @@ def test_kafka(engine, broker, tmp_path):
     send(3)
     assert reader.waiting() == 3
     assert reader.run() == 3
+    assert reader.waiting() == 0
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("decided", [True, False])
+def test_latest_offsets_of_a_first_run_that_failed(engine, broker, tmp_path, decided):
+    """Spark had written `metadata`, and where it begins or not even that, but had planned no batch."""
+    topic = f"latest-{decided}"
+    broker.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(topic, "before")
+    assert producer.flush(20) == 0
+    source = KafkaSource(subscribe=topic, starting_offsets="latest")
+    reader = Reader(engine, source, target(tmp_path, broker.bootstrap))
+    assert reader.waiting() == 0
+    reader.run()
+    for folder in ("offsets", "commits") if decided else ("offsets", "commits", "sources"):
+        shutil.rmtree(reader.checkpoint / folder)
+
+    producer.produce(topic, "after")
+    assert producer.flush(20) == 0
+    assert reader.waiting() == 1
+    assert reader.run() == (1 if decided else 0)
     assert reader.waiting() == 0

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.streaming.backlog.delta import waiting_versions
+from pipelines.streaming.backlog.delta import TableReading, waiting_versions
 from pipelines.streaming.checkpoint import SourceOffset
 from pipelines.streaming.errors import DataLossError, TerminalError
 
@@ -36,7 +36,8 @@ def at(folder: Path, version: int, index: int = -1, *, starting: bool = False, t
 
 
 def waiting(folder: Path, offset=None, **options: str):
-    return waiting_versions(folder, offset, what="shop/orders (append)", options=options)
+    reading = TableReading(options=options)
+    return waiting_versions(folder, offset, what="shop/orders (append)", reading=reading)
 
 
 def test_no_table_yet_means_nothing_waits(tmp_path):
@@ -55,13 +56,17 @@ def test_versions_from_the_checkpoints_on_wait(tmp_path):
 
 
 def test_the_rest_of_a_version_waits(tmp_path):
-    orders = table(tmp_path / "orders")
+    orders = tmp_path / "orders"
+    rows = pa.table({"n": pa.array([2, 3], pa.int64()), "p": pa.array(["a", "b"])})
+    write_deltalake(str(orders), rows, partition_by=["p"])
+    write_deltalake(str(orders), rows, mode="append")
 
-    assert waiting(orders, at(orders, 2, index=0)).count == 1
-    assert waiting(orders, at(orders, 2, starting=True)).count == 1
+    assert waiting(orders, at(orders, 1, index=0)).count == 1
+    assert waiting(orders, at(orders, 1, index=1)).count == 0
+    assert waiting(orders, at(orders, 1, starting=True)).count == 1
 
-    DeltaTable(str(orders)).optimize.compact()  # nothing new in version 3, but of version 2 a part is unread
-    assert waiting(orders, at(orders, 2, index=0)).detail == "within version 2"
+    DeltaTable(str(orders)).optimize.compact()  # nothing new in version 2, but of version 1 a part is unread
+    assert waiting(orders, at(orders, 1, index=0)).detail == "within version 1"
 
 
 def test_a_compaction_does_not_wait_but_a_deletion_does(tmp_path):
@@ -92,7 +97,7 @@ def test_a_deleted_table(tmp_path):
     offset = at(orders, 3)
     shutil.rmtree(orders)
 
-    with pytest.raises(TerminalError, match="is gone; the checkpoint continues at its version 3"):
+    with pytest.raises(TerminalError, match="is missing; the checkpoint continues at its version 3"):
         waiting(orders, offset)
 
 
@@ -123,7 +128,7 @@ def test_a_log_that_was_cleaned_up_too_far_names_the_versions(tmp_path):
     for version in (1, 2):
         (orders / "_delta_log" / f"{version:020d}.json").unlink()
 
-    with pytest.raises(DataLossError, match="Versions 1 to 2 cannot be read one by one"):
+    with pytest.raises(DataLossError, match="Versions 1 to 2 can no longer be read one by one"):
         waiting(orders, offset)
     assert waiting(orders, offset, failOnDataLoss="false").count == 2
 
@@ -131,7 +136,7 @@ def test_a_log_that_was_cleaned_up_too_far_names_the_versions(tmp_path):
 def test_an_older_copy_of_the_table(tmp_path):
     orders = table(tmp_path / "orders")
 
-    with pytest.raises(DataLossError, match="Versions 3 to 6 are gone"):
+    with pytest.raises(DataLossError, match="Versions 3 to 6 are missing"):
         waiting(orders, at(orders, 7))
 
 
@@ -140,3 +145,30 @@ def test_a_starting_version_of_the_source(tmp_path):
 
     assert waiting(orders, None, startingVersion="2").count == 1
     assert waiting(orders, None, startingVersion="3").count == 0
+
+
+def test_an_older_copy_of_a_table_whose_last_version_was_read_in_part(tmp_path):
+    orders = table(tmp_path / "orders")
+
+    with pytest.raises(DataLossError, match="Versions 3 to 3 are missing"):
+        waiting(orders, at(orders, 3, index=1))
+
+
+def test_a_log_of_which_only_a_checkpoint_is_left_is_not_an_empty_one(tmp_path):
+    orders = table(tmp_path / "orders")
+    DeltaTable(str(orders)).create_checkpoint()
+    for version in (0, 1, 2):
+        (orders / "_delta_log" / f"{version:020d}.json").unlink()
+
+    assert not waiting(orders, at(orders, 3))
+    with pytest.raises(DataLossError, match="Versions 2 to 2 can no longer be read"):
+        waiting(orders, at(orders, 2))
+
+
+@pytest.mark.parametrize(("mode", "count"), [("append", 3), ("overwrite", 0)])
+def test_a_snapshot_waits_when_it_has_files(tmp_path, mode, count):
+    orders = table(tmp_path / "orders", 2)
+    write(orders, *([5] if count else []), mode=mode)
+    reading = TableReading(guarded=True, snapshot=True)
+
+    assert waiting_versions(orders, None, what="rows", reading=reading).count == count

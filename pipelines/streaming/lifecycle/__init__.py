@@ -1,0 +1,12 @@
+"""Changes of a stream outside a normal run, each decided by a person: accept, rebind, rename a source.
+
+A change is planned first, and the plan can be printed. It is applied under the stream's lease, and every file of
+the checkpoint that it replaces is copied to the control folder.
+"""
+
+from pipelines.streaming.lifecycle.accept import accept_new_source, accept_version
+from pipelines.streaming.lifecycle.change import Change
+from pipelines.streaming.lifecycle.rebind import rebind
+from pipelines.streaming.lifecycle.rename_source import rename_source
+
+__all__ = ["Change", "accept_new_source", "accept_version", "rebind", "rename_source"]

@@ -1,0 +1,111 @@
+"""What a run refuses and a person may accept: a new source, and a commit that removed rows upstream."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pipelines.streaming.checkpoint.format.source_log import source_folder
+from pipelines.streaming.lifecycle.change import Change, changing
+from pipelines.streaming.records.edits import offsets_of
+from pipelines.streaming.records.manifest import SourceRecord
+from pipelines.streaming.run.guard import append_readings, refused_commits
+from pipelines.streaming.run.source_records import streaming_sources
+
+if TYPE_CHECKING:
+    from pipelines.streaming.names import StreamName
+    from pipelines.streaming.stream import Stream
+    from pipelines.streaming.target import Target
+
+
+def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run: bool = False) -> Change:
+    """Accept that a source is really another one, which is read from its beginning.
+
+    Args:
+        stream: The stream, as it is defined now.
+        target: The target.
+        name: The source's name.
+        dry_run: Whether the change is planned only.
+
+    Raises:
+        TerminalError: The definition has no such source, or its checkpoint has a position in it.
+        LeaseHeldError: A run holds the stream's lease.
+    """
+    with changing(stream, target, "accept", dry_run=dry_run) as subject:
+        declared = streaming_sources(stream)
+        entry = subject.snapshot.tail.latest_offset
+        offsets = {} if entry is None else offsets_of(entry)
+        if name not in declared:
+            raise subject.refuse(
+                f"its definition has no streaming source {name!r}.", f"name one of {', '.join(declared)}."
+            )
+        if offsets.get(name) is not None:
+            raise subject.refuse(
+                f"its checkpoint has a position in the source {name!r}, so the source is not new.",
+                "no action is needed; run the stream.",
+            )
+        leaving = [known for known in offsets if known not in declared]
+        effects = [f"The next run reads {declared[name].describe()} from its beginning."]
+        effects += [f"The source {known!r} is no longer read." for known in leaving]
+        if not dry_run:
+            subject.edits.put_away(source_folder(name))
+            subject.record({**subject.sources, name: SourceRecord(accepted_as_new=True)})
+        return Change(
+            stream=stream.name,
+            what=f"The source {name!r} is accepted as a new one.",
+            effects=tuple(effects),
+            copies=subject.copies,
+        )
+
+
+def accept_version(
+    stream: "Stream", target: "Target", upstream: "StreamName", version: int, *, dry_run: bool = False
+) -> Change:
+    """Accept a commit of an upstream table that removed or changed rows: the stream skips it.
+
+    Args:
+        stream: The reader.
+        target: The target.
+        upstream: The stream whose table has the commit.
+        version: The commit's version.
+        dry_run: Whether the change is planned only.
+
+    Raises:
+        TerminalError: The stream does not read that table as append-only, or its next run does not refuse that
+            version.
+        LeaseHeldError: A run holds the stream's lease.
+    """
+    with changing(stream, target, "accept", dry_run=dry_run) as subject:
+        names = [name for name, source in append_readings(stream).items() if source.stream == upstream]
+        if not names:
+            raise subject.refuse(
+                f"it does not read new rows of {upstream}.",
+                f"name one of {', '.join(map(str, stream.upstreams)) or 'its upstream streams'}.",
+            )
+        refused = {
+            commit.version: commit
+            for source, commit in refused_commits(stream, target.lake, subject.snapshot.tail, subject.sources)
+            if source.stream == upstream
+        }
+        if version not in refused:
+            versions = ", ".join(f"{upstream}@{number}" for number in sorted(refused))
+            raise subject.refuse(
+                f"its next run does not refuse version {version} of {upstream}.",
+                f"name one of {versions}." if versions else "no action is needed; run the stream.",
+            )
+        commit = refused[version]
+        effects = [f"Rows that the commit removed from {upstream} stay in the table of {stream.name}."]
+        if commit.adds_rows:
+            effects.append(
+                f"Rows that the commit wrote, such as changed ones, are not read by {stream.name}."
+            )
+        if not dry_run:
+            records = {name: subject.sources.get(name, SourceRecord()) for name in names}
+            accepted = {
+                name: replace(record, accepted_versions=tuple(sorted({*record.accepted_versions, version})))
+                for name, record in records.items()
+            }
+            subject.record({**subject.sources, **accepted})
+        return Change(
+            stream=stream.name,
+            what=f"Version {version} of {upstream} ({commit.operation}) is accepted, and {stream.name} skips it.",
+            effects=tuple(effects),
+        )

@@ -1,0 +1,108 @@
+"""Change: what a command would change, or has changed, about a stream."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.records import Snapshot, StreamRecords
+from pipelines.streaming.records.edits import Edits
+from pipelines.streaming.records.manifest import Manifest, SourceRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pipelines.streaming.names import StreamName
+    from pipelines.streaming.stream import Stream
+    from pipelines.streaming.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of a stream.
+
+    Attributes:
+        stream: The stream.
+        what: The change, in one sentence.
+        effects: What follows from it, one sentence each.
+        copies: The folder with copies of the files that were replaced; None where none was.
+    """
+
+    stream: "StreamName"
+    what: str
+    effects: tuple[str, ...] = ()
+    copies: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A stream that is about to be changed.
+
+    Attributes:
+        stream: The stream.
+        snapshot: Its records.
+        manifest: Its manifest.
+        edits: Where edits of its checkpoint go.
+    """
+
+    stream: "Stream"
+    snapshot: Snapshot
+    manifest: Manifest
+    edits: Edits
+
+    @property
+    def sources(self) -> "Mapping[str, SourceRecord]":
+        """The records of the sources, by name."""
+        return self.manifest.active.sources
+
+    @property
+    def copies(self) -> Path | None:
+        """The folder with copies of what was replaced; None where nothing was."""
+        return self.edits.copies if self.edits.copies.exists() else None
+
+    def record(self, sources: "Mapping[str, SourceRecord]") -> None:
+        """Write the records of the sources into the manifest."""
+        self.snapshot.records.write_manifest(self.manifest.with_active(sources=dict(sources)))
+
+    def refuse(self, what: str, fix: str) -> TerminalError:
+        """Return the error that the change is not possible."""
+        return TerminalError(what, stream=self.stream.name, fix=fix)
+
+
+@contextmanager
+def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> Iterator[Subject]:
+    """Hold a stream's lease while it is changed.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        why: The command, for the lease and for the copies.
+        dry_run: Whether the change is planned only, which needs no lease.
+
+    Raises:
+        TerminalError: The stream has never run.
+        LeaseHeldError: A run holds the lease.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    if records.manifest() is None:
+        raise TerminalError(
+            "it has never run, so there is nothing to change.",
+            stream=stream.name,
+            fix=f"tidemill run {stream.name}",
+        )
+    lease = None if dry_run else records.take_lease(f"{why}-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+    try:
+        snapshot = records.snapshot()
+        if snapshot.manifest is None:
+            raise TerminalError(
+                "its manifest is missing.", stream=stream.name, fix="restore it from a backup."
+            )
+        yield Subject(
+            stream=stream, snapshot=snapshot, manifest=snapshot.manifest, edits=Edits(snapshot, why)
+        )
+    finally:
+        if lease is not None:
+            lease.release()

@@ -1,0 +1,31 @@
+"""A lake that has moved together with its landing folder: the file source's log follows.
+
+Spark keeps the absolute address of every file that a source has read, and reads a file at another address again.
+"""
+
+from collections.abc import Mapping
+
+from pipelines.streaming.backlog.binding import moved
+from pipelines.streaming.backlog.files import Relocation
+from pipelines.streaming.checkpoint.format.source_log import source_folder
+from pipelines.streaming.records import Snapshot
+from pipelines.streaming.records.edits import Edits
+from pipelines.streaming.records.manifest import SourceRecord
+
+
+def follow(snapshot: Snapshot, sources: Mapping[str, SourceRecord]) -> None:
+    """Change the addresses in the source logs of folders that have moved with the lake.
+
+    The manifest is written afterwards, so that a run that is killed here does the rest in its next attempt.
+
+    Args:
+        snapshot: The stream's records; its lease is held.
+        sources: The records of its sources, with the folders of this run.
+    """
+    before = {} if snapshot.manifest is None else snapshot.manifest.active.sources
+    edits = Edits(snapshot, "moved")
+    for name, record in sources.items():
+        old, new = before[name].binding if name in before else None, record.binding
+        if old is not None and new is not None and moved(old, new):
+            files = Relocation(old["path"], new["path"])
+            edits.change_source_log(source_folder(name), files.address)
