@@ -1,4 +1,4 @@
-"""`tidemill accept`: go on where a run was refused, with what a person has decided."""
+"""`tidemill accept`: continue where a run was refused, with what a person has decided."""
 
 import re
 from functools import partial

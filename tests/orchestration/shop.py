@@ -83,8 +83,7 @@ class Shop:
             path = checkpoint / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
-        bound = {"events": str(self.target.binding("orders"))}
-        manifest = first_manifest(bound).with_active(query_id=query_id, ledger_batch=0)
+        manifest = first_manifest().with_active(query_id=query_id, ledger_batch=0)
         error = str(TerminalError(failed, stream=ORDERS)) if failed else None
         StreamRecords(lake, ORDERS).write_manifest(
             manifest.with_last_run("run-1", "failed" if failed else "updated", error)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.jvm
+
 ROOT = Path(__file__).parents[2]
 KEY = "spark.hadoop.fs.s3a.secret.key"
 VALUE = r" sword=fish #1: C:\new!"
@@ -21,8 +23,6 @@ from pipelines.streaming.secret import Secret
 from resources.engine.engine import SparkEngine
 from resources.engine.settings import SparkSettings
 from tests.small import SMALL
-
-pytestmark = pytest.mark.jvm
 
 key = sys.argv[1]
 lines, modes, done = set(), {}, Event()

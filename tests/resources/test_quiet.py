@@ -11,13 +11,13 @@ import pytest
 
 from tests.small import small_target
 
+pytestmark = pytest.mark.jvm
+
 # `wrong` fails in the analysis; `slow` waits in a batch function, where an interrupt meets Python and the JVM.
 PIPELINE = """
 import time
 from pathlib import Path
 from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
-
-pytestmark = pytest.mark.jvm
 
 case = Pipeline("case")
 

@@ -46,7 +46,7 @@ def two(left, right):
         (lambda: Feed("../etc", value=from_json("id STRING")), r"feed name '\.\./etc'"),
         (lambda: Feed("events", value="id STRING"), "from_json"),
         (lambda: Feed("events", value=from_json("id STRING"), quarantine={"a-b": "true"}), "a-b"),
-        (lambda: Feed("events", value=from_json("id STRING"), quarantine={"unparsable": "true"}), "ours"),
+        (lambda: Feed("events", value=from_json("id STRING"), quarantine={"unparsable": "true"}), "reserved"),
         (lambda: Feed("events", value=from_json(" ")), "DDL"),
         (
             lambda: Feed("events", value=from_json("id STRING"), max_records_per_batch=0),
@@ -72,7 +72,7 @@ def two(left, right):
         (lambda: DeltaMerge(keys=["id"], sequence_by="n", except_columns=["n"]), "itself needs"),
         (lambda: Expect("a b", "true"), "a b"),
         (lambda: Expect("a", "true", on_violation="explode"), "explode"),
-        (lambda: Expect("a", ""), "no condition"),
+        (lambda: Expect("a", ""), "write a condition in SQL"),
         (lambda: QueryOptions(output_mode="all"), "'all'"),
         (lambda: QueryOptions(shuffle_partitions=0), "shuffle_partitions is 0"),
         (lambda: QueryOptions(options={"spark.sql.shuffle.partitions": "3"}), "shuffle_partitions="),
@@ -88,7 +88,7 @@ def two(left, right):
         (lambda: declared(source=declared().static()), "snapshot"),
         (lambda: declared(sink=[]), "sink is"),
         (lambda: declared(sink=[DeltaAppend(), DeltaAppend()]), "own name"),
-        (lambda: declared(sink=[DeltaAppend(name="copy")]), "main table"),
+        (lambda: declared(sink=[DeltaAppend(name="copy")]), "exactly one sink, the main one, has none"),
         (lambda: declared(expect=[Expect("a", "true"), Expect("a", "true")]), "own"),
         (lambda: declared(query=QueryOptions(output_mode="update")), "stateless"),
         (
@@ -112,7 +112,7 @@ def test_a_refused_stream_is_named_with_its_place():
 def test_a_second_stream_of_one_name_is_refused_with_the_place_of_the_first():
     pipeline = Pipeline("shop")
     declared(pipeline)
-    with pytest.raises(DefinitionError, match=r"already, at test_definitions\.py"):
+    with pytest.raises(DefinitionError, match=r"a stream of that name exists, at test_definitions\.py"):
         declared(pipeline)
 
 

@@ -64,9 +64,9 @@ def test_what_an_expression_names(expressions, exclude, expected):
         ("shop/clea", "Did you mean shop/clean"),
         ("visits", "Did you mean web/visits?"),
         ("zzz", "Known pipelines: shop, web."),
-        ("shop/../clean", "is not understood"),
-        ("", "is not understood"),
-        ("SHOP", "is not understood"),
+        ("shop/../clean", "cannot be parsed"),
+        ("", "cannot be parsed"),
+        ("SHOP", "cannot be parsed"),
     ],
 )
 def test_a_selection_that_names_nothing(expression, message):
@@ -77,7 +77,7 @@ def test_a_selection_that_names_nothing(expression, message):
 
 
 def test_nothing_left_is_an_error():
-    with pytest.raises(ConfigurationError, match="Nothing is left: 'web' without 'web/visits'"):
+    with pytest.raises(ConfigurationError, match="The selection is empty: 'web' without 'web/visits'"):
         select(shop(), ["web"], ["web/visits"])
 
 

@@ -117,13 +117,13 @@ class Client:
                 TopicCollection(list(names)), request_timeout=_CLIENT_SECONDS
             )
             self._settle(futures.values())
-        found = {}
+        described_topics = {}
         for name, future in futures.items():
             error = future.exception()
             if error is None or error.args[0].code() not in _ABSENT:
-                described = self._result(future)
-                found[name] = Topic(len(described.partitions), _id(described.topic_id))
-        return found
+                description = self._result(future)
+                described_topics[name] = Topic(len(description.partitions), _id(description.topic_id))
+        return described_topics
 
     def all_topics(self) -> dict[str, int]:
         """Return the number of partitions of every topic that this user may see; raise as `topics` does."""
@@ -196,7 +196,7 @@ class Client:
 
     def _failed(self, error: KafkaError) -> TidemillError:
         where = f"the Kafka cluster {self._cluster.bootstrap}"
-        refused = next((each for each in (*self._errors, error) if each.code() in _REFUSED), None)
+        refused = next((known for known in (*self._errors, error) if known.code() in _REFUSED), None)
         if refused is not None:
             return TerminalError(
                 f"{where} {_REFUSED[refused.code()]}: {self._without_secrets(refused.str())}.",

@@ -170,7 +170,7 @@ def _merged_no_row(info: dict[str, Any] | None) -> bool:
 
 
 def _check_same_table(folder: Path, at: DeltaOffset, what: str) -> None:
-    # The first commit tells in a moment; where it is gone or has another id, the table's state decides.
+    # The first commit decides in a moment; where it is missing or has another id, the table's state decides.
     if _first_id(folder) == at.reservoir_id:
         return
     from pipelines.streaming.delta_log import open_table  # delta-rs takes long to load

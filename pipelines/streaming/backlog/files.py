@@ -120,9 +120,9 @@ def waiting_files(
         unread += last is None or file.entry > last
     if chosen.get("filenameonly", "").lower() == "true":
         names = {os.path.basename(each) for each in taken}
-        new = [each for each in present if os.path.basename(each) not in names]
+        new = [path for path in present if os.path.basename(path) not in names]
     else:
-        new = [each for each in present if each not in taken]
+        new = [path for path in present if path not in taken]
     _refuse_doubling(new, what)
     count = len(new) + unread
     return Backlog(count, "files", os.path.basename(min(new)) if new else "")
@@ -157,9 +157,9 @@ def logged_files(checkpoint: Path | None, name: str) -> Iterator[SourceFile]:
     if checkpoint is None or not (checkpoint / "sources").is_dir():
         return
     folder = Folder.at(checkpoint)
-    place = source_folder(name)
-    for entry in needed_entries(log_entries(folder.names(place))):
-        yield from read_entry(folder, f"{place}/{entry.name}")
+    log = source_folder(name)
+    for entry in needed_entries(log_entries(folder.names(log))):
+        yield from read_entry(folder, f"{log}/{entry.name}")
 
 
 @dataclass(slots=True)
@@ -179,7 +179,7 @@ class _Listing:
         roots = [path]
         if _GLOB.search(path):
             patterns = _alternatives(path)
-            roots = sorted({root for each in patterns for root in glob.glob(each, include_hidden=True)})
+            roots = sorted({root for pattern in patterns for root in glob.glob(pattern, include_hidden=True)})
         own: list[str] = []
         below: list[str] = []
         for root in roots:
@@ -187,11 +187,11 @@ class _Listing:
                 own += [root] if self._is_data(os.path.basename(root)) else []
             else:
                 self._walk(root, own, below)
-        found = own + below if self.recursive or self._partitioned else own
+        files = own + below if self.recursive or self._partitioned else own
         if self.pattern is None:
-            return found
+            return files
         globs = _alternatives(self.pattern)
-        return [file for file in found if any(fnmatchcase(os.path.basename(file), each) for each in globs)]
+        return [file for file in files if any(fnmatchcase(os.path.basename(file), name) for name in globs)]
 
     def _walk(self, folder: str, own: list[str], below: list[str]) -> None:
         with os.scandir(folder) as entries:

@@ -52,5 +52,5 @@ def positions_in(
             continue
         offsets[partition] = max(wanted, begin)
         lost = f" Messages {wanted} to {begin - 1} are lost to this stream." if wanted < begin else ""
-        effects.append(f"{both}: {end - offsets[partition]} messages are read.{lost}")
+        effects.append(f"{both}: {counted(end - offsets[partition], 'message')} to read.{lost}")
     return Positions(offsets, tuple(effects), tuple(impossible))

@@ -116,12 +116,14 @@ class _Rebinding:
         options = self.source.options if isinstance(self.source, FileSource) else {}
         present = set(listed_files(self.now["path"], options))
         if self.from_beginning:
-            return (f"All {len(present)} files in {self.now['path']} are read.",), _no_edit
+            return (
+                f"{self.now['path']} is read from its beginning: {counted(len(present), 'file')}.",
+            ), _no_edit
         logged = [file.path for file in logged_files(self.subject.snapshot.checkpoint, self.name)]
         read = {plain_path(relocation.address(address)) for address in logged}
         effects = (
-            f"The stream has read {len(logged)} files in {self.old['path']}.",
-            f"{len(read & present)} files have the same path below {self.now['path']} and count as read.",
+            f"The stream has read {counted(len(logged), 'file')} in {self.old['path']}.",
+            f"Read already, by their path below {self.now['path']}: {counted(len(read & present), 'file')}.",
             f"{len(present - read)} other files there are read.",
         )
         where = source_folder(self.name)

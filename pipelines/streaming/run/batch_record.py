@@ -41,7 +41,7 @@ def batch_record(
         batch_id: The batch.
         commit: The main table's commit that holds the batch; None where it wrote nothing.
         progress: Spark's progress (Spark guide, "Monitoring Streaming Queries"); None where the run that
-            executed the batch is gone: the line is then marked as reconstructed.
+            executed the batch has been killed: the line is then marked as reconstructed.
 
     Returns:
         The line; None when the checkpoint no longer has the batch's offsets (Spark keeps the last hundred).

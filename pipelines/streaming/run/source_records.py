@@ -97,7 +97,7 @@ def check_bindings(stream: "Stream", snapshot: Snapshot, bound: Mapping[str, Bin
             raise TerminalError(
                 f"its source {name!r} {changed}.",
                 stream=stream.name,
-                fix="bind it back, or accept the change after a look at both sides: "
+                fix="bind it back, or accept the change after a comparison of both sides: "
                 f"tidemill rebind {quote(str(stream.name))} {quote(name)}",
             )
 
