@@ -90,7 +90,7 @@ class BatchWriter:
         output = self.ingest(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))  # type: ignore[misc]
         counted: dict[str, Any] = {"rows_quarantined": quarantined}
         if self.expect:
-            row = output.agg(*counts(self.expect)).first()
+            row = output.agg(*counts(output, self.expect)).first()
             numbers = {name: value or 0 for name, value in (row.asDict() if row else {}).items()}
             counted["rows_dropped"] = numbers.pop("dropped")
             counted["violations"] = {name.removeprefix("violated_"): n for name, n in numbers.items()}

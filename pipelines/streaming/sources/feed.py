@@ -88,7 +88,8 @@ class Feed(Source):
     Attributes:
         name: The feed's name: the folder below the landing folder, or the topic.
         value: How a record is parsed.
-        quarantine: Conditions that a record must meet, by name, as SQL over the parsed columns.
+        quarantine: Conditions that a record must meet, by name, as SQL over the parsed columns. A record for which
+            one is NULL, or raises an error, violates it.
         max_records_per_batch: The most Kafka messages per micro-batch.
         max_files_per_batch: The most files per micro-batch.
     """
@@ -135,7 +136,7 @@ class Feed(Source):
         """Return parsed columns, `_origin`, `_raw` and `_violated` (the rules that the record violates)."""
         from pyspark.sql import functions as F
 
-        from pipelines.streaming.expectations import violated
+        from pipelines.streaming.expectations import guard, violated
 
         records = self._records(context, name)
         if self.value.format == "raw":
@@ -147,8 +148,10 @@ class Feed(Source):
             columns = [F.col(f"{_PARSED}.*")]
         parsed = records.select(*columns, RAW, ORIGIN, unparsable.alias(UNPARSABLE)).drop(_CORRUPT)
         # An unparsable record has no columns that a rule could judge: it violates that one rule only.
+        always = guard(parsed.select(RAW))
         violations = [F.when(F.col(UNPARSABLE), F.lit(UNPARSABLE))] + [
-            F.when(~F.col(UNPARSABLE) & violated(sql), F.lit(rule)) for rule, sql in self.quarantine.items()
+            F.when(~F.col(UNPARSABLE) & violated(sql, always), F.lit(rule))
+            for rule, sql in self.quarantine.items()
         ]
         return parsed.withColumn(VIOLATED, F.array_compact(F.array(*violations))).drop(UNPARSABLE)
 
