@@ -107,6 +107,8 @@ def kept(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
     """Return the rows that no rule drops; a row that violates a `fail` rule stops the batch."""
     from pyspark.sql import functions as F
 
+    if not rules:
+        return rows
     always = guard(rows)
     for rule in rules:
         if rule.on_violation == "fail":
