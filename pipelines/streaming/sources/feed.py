@@ -8,6 +8,7 @@ from pipelines.streaming.columns import ORIGIN, RAW, VIOLATED
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.names import valid_feed_name, valid_rule_name
 from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH, limited
+from pipelines.streaming.sources.kafka import MAX_OFFSETS_PER_BATCH
 from pipelines.streaming.sources.parser import CORRUPT, Parser
 from pipelines.streaming.sources.source import Source, SourceContext, positive
 from pipelines.streaming.sql import valid_condition
@@ -38,15 +39,18 @@ class Feed(Source):
         value: How a record is parsed.
         quarantine: Conditions that a record must meet, by name, as SQL over the parsed columns. A record for which
             one is NULL, or raises an error, violates it.
-        max_records_per_batch: The most Kafka messages per micro-batch.
-        max_files_per_batch: The most files per micro-batch.
+        max_records_per_batch: The most messages per micro-batch, of a topic; None: no limit.
+        max_files_per_batch: The most files per micro-batch, of a folder; None: no limit.
+        max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger; it takes the
+            place of `max_files_per_batch`.
     """
 
     name: str
     value: Parser
     quarantine: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    max_records_per_batch: int | None = field(default=None, kw_only=True)
-    max_files_per_batch: int = field(default=MAX_FILES_PER_BATCH, kw_only=True)
+    max_records_per_batch: int | None = field(default=MAX_OFFSETS_PER_BATCH, kw_only=True)
+    max_files_per_batch: int | None = field(default=MAX_FILES_PER_BATCH, kw_only=True)
+    max_bytes_per_batch: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         valid_feed_name(self.name)
@@ -63,6 +67,7 @@ class Feed(Source):
             )
         positive(self.max_records_per_batch, what=f"{self.describe()}: max_records_per_batch")
         positive(self.max_files_per_batch, what=f"{self.describe()}: max_files_per_batch")
+        positive(self.max_bytes_per_batch, what=f"{self.describe()}: max_bytes_per_batch")
 
     def with_watermark(self, column: str, delay: object) -> NoReturn:
         """Refuse a watermark: a feed is ingested without state.
@@ -112,7 +117,8 @@ class Feed(Source):
         binding = context.target.binding(self.name)
         reader = context.spark.readStream.name(name)
         if isinstance(binding, FolderBinding):
-            lines = limited(reader.format("text"), self.max_files_per_batch).load(str(binding.path))
+            reader = limited(reader.format("text"), self.max_files_per_batch, self.max_bytes_per_batch)
+            lines = reader.load(str(binding.path))
             origin = F.struct(
                 F.input_file_name().alias("file"),
                 F.lit(None).cast("string").alias("topic"),
