@@ -1,4 +1,4 @@
-"""The commands that change a stream: the plan first, then a question, then the change."""
+"""The commands that edit a stream's records: the plan first, then a question, then the change."""
 
 import sys
 from dataclasses import dataclass

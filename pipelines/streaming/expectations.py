@@ -1,23 +1,27 @@
 """Rules on the rows of a stream's output.
 
-A rule is an SQL condition that every row should meet; a rule that evaluates to NULL is violated.
+A rule is an SQL condition that every row should meet. A rule that evaluates to NULL, or that raises an error (a
+text that is no number, a division by zero), is violated: one row cannot stop a stream.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pipelines.streaming.errors import DefinitionError
-from pipelines.streaming.names import valid_rule_name
+from pipelines.streaming.names import quoted, valid_rule_name
 from pipelines.streaming.sql import valid_condition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
 
 OnViolation = Literal["warn", "drop", "fail"]
 OBSERVATION = "tidemill_expectations"
 FAIL_MARK = "TIDEMILL_EXPECTATION_FAILED"
+_GUARD_COLUMNS = 8
+_LEAST_HASH = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Expect:
 
     Attributes:
         name: Its name, also the name of the asset check.
-        condition: SQL over the output's columns.
+        condition: SQL over the output's columns. A row for which it is NULL, or raises an error, violates it.
         on_violation: `warn` counts the row and keeps it, `drop` counts it and leaves it out, `fail` stops
             the batch before anything is written.
     """
@@ -45,22 +49,57 @@ class Expect:
             )
 
 
-def violated(condition: str) -> "Column":
-    """Return a column that is true where the SQL condition is false or NULL."""
+def violated(condition: str, guard: str) -> "Column":
+    """Return a column that is true where the SQL condition is false or NULL, or raises an error.
+
+    Spark has no general `try`: `try_to_binary` evaluates its input in one, and an error becomes NULL. It does not
+    catch the error of an expression that two conditions share, because Spark evaluates that one earlier; the
+    branch of a CASE is never evaluated early.
+
+    Args:
+        condition: The condition.
+        guard: A condition that is always true and that Spark cannot simplify: see `guard`.
+    """
     from pyspark.sql import functions as F
 
-    return ~F.coalesce(F.expr(f"({condition})"), F.lit(False))
+    # NOT keeps Spark's check that the condition is boolean; a cast to a string takes every type.
+    tried = f"try_to_binary(CASE WHEN {guard} THEN CAST(NOT ({condition}) AS STRING) END, 'utf-8')"
+    return ~F.coalesce(F.expr(f"{tried} = X'{b'false'.hex()}'"), F.lit(False))
 
 
-def counts(rules: "Sequence[Expect]") -> "list[Column]":
-    """Return aggregates that count violations: `dropped`, and `violated_<name>` for each rule.
+def guard(rows: "DataFrame") -> str:
+    """Return a condition over some columns that is always true, for `violated`.
+
+    Several columns, because Spark simplifies the condition where all of them are literals.
+    """
+    terms = [_hashable(field) for field in rows.schema.fields[:_GUARD_COLUMNS]]
+    return f"hash({', '.join(terms)}) >= {_LEAST_HASH}"
+
+
+def _hashable(field: "StructField") -> str:
+    """Return a cheap value of a column of any type: maps and variants have no hash."""
+    from pyspark.sql.types import ArrayType, AtomicType, BinaryType, MapType, StringType, VariantType
+
+    column = quoted(field.name)
+    if isinstance(field.dataType, StringType | BinaryType):
+        return f"octet_length({column})"
+    if isinstance(field.dataType, ArrayType | MapType):
+        return f"size({column})"
+    if isinstance(field.dataType, AtomicType) and not isinstance(field.dataType, VariantType):
+        return column
+    return f"{column} IS NULL"
+
+
+def counts(rows: "DataFrame", rules: "Sequence[Expect]") -> "list[Column]":
+    """Return aggregates over rows that count violations: `dropped`, and `violated_<name>` for each rule.
 
     A dropped row is counted under every rule that it violates, and once as `dropped`.
     """
     from pyspark.sql import functions as F
 
-    return [F.sum(_dropped(rules).cast("long")).alias("dropped")] + [
-        F.sum(violated(rule.condition).cast("long")).alias(f"violated_{rule.name}") for rule in rules
+    always = guard(rows)
+    return [F.sum(_dropped(rules, always).cast("long")).alias("dropped")] + [
+        F.sum(violated(rule.condition, always).cast("long")).alias(f"violated_{rule.name}") for rule in rules
     ]
 
 
@@ -68,25 +107,28 @@ def kept(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
     """Return the rows that no rule drops; a row that violates a `fail` rule stops the batch."""
     from pyspark.sql import functions as F
 
+    if not rules:
+        return rows
+    always = guard(rows)
     for rule in rules:
         if rule.on_violation == "fail":
             failure = F.raise_error(F.lit(f"{FAIL_MARK}:{rule.name}:{rule.condition}")).cast("boolean")
-            rows = rows.where(F.when(violated(rule.condition), failure).otherwise(F.lit(True)))
+            rows = rows.where(F.when(violated(rule.condition, always), failure).otherwise(F.lit(True)))
     if any(rule.on_violation == "drop" for rule in rules):
-        rows = rows.where(~_dropped(rules))
+        rows = rows.where(~_dropped(rules, always))
     return rows
 
 
 def observed(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
     """Return the rows of a streaming query with the rules applied; the counts come with its progress."""
-    return kept(rows.observe(OBSERVATION, *counts(rules)), rules) if rules else rows
+    return kept(rows.observe(OBSERVATION, *counts(rows, rules)), rules) if rules else rows
 
 
-def _dropped(rules: "Sequence[Expect]") -> "Column":
+def _dropped(rules: "Sequence[Expect]", always: str) -> "Column":
     from pyspark.sql import functions as F
 
     dropped = F.lit(False)
     for rule in rules:
         if rule.on_violation == "drop":
-            dropped = dropped | violated(rule.condition)
+            dropped = dropped | violated(rule.condition, always)
     return dropped

@@ -13,14 +13,17 @@ OutputMode = Literal["append", "update", "complete"]
 StateStore = Literal["rocksdb", "hdfs"]
 WatermarkPolicy = Literal["min", "max"]
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+_WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
 _OWN = {
-    "spark.sql.shuffle.partitions": "shuffle_partitions=",
-    "spark.sql.streaming.stateStore.providerClass": "state_store=",
-    "spark.sql.streaming.multipleWatermarkPolicy": "watermark_policy=",
+    _PARTITIONS: "shuffle_partitions=",
+    _STATE_STORE: "state_store=",
+    _WATERMARK_POLICY: "watermark_policy=",
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "nothing, because sources are always named",
     "spark.sql.streaming.offsetLog.formatVersion": "nothing, because sources are always named",
 }
@@ -69,16 +72,53 @@ class QueryOptions:
                     "[spark.conf] table."
                 )
 
+    @property
+    def declared_confs(self) -> Mapping[str, str]:
+        """The confs that the declaration decides, to be compared with what a checkpoint keeps."""
+        declared = {
+            _STATE_STORE: _PROVIDERS[self.state_store],
+            _WATERMARK_POLICY: self.watermark_policy,
+            **self.options,
+        }
+        if self.shuffle_partitions is not None:
+            declared[_PARTITIONS] = str(self.shuffle_partitions)
+        return declared
+
     def confs(self, default_partitions: int) -> dict[str, str]:
         """Return the confs of the stream's session, all of them, so that sessions cannot leak into each other."""
         return {
-            "spark.sql.shuffle.partitions": str(self.shuffle_partitions or default_partitions),
-            "spark.sql.streaming.stateStore.providerClass": _PROVIDERS[self.state_store],
+            _PARTITIONS: str(self.shuffle_partitions or default_partitions),
+            _STATE_STORE: _PROVIDERS[self.state_store],
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-            "spark.sql.streaming.multipleWatermarkPolicy": self.watermark_policy,
+            _WATERMARK_POLICY: self.watermark_policy,
             "spark.sql.session.timeZone": "UTC",
             # Sources have names in the checkpoint, so that inputs can be added, removed and reordered.
             "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
             "spark.sql.streaming.offsetLog.formatVersion": "2",
             **self.options,
         }
+
+
+def pinned_differences(pinned: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
+    """Return what is declared and has no effect, because the checkpoint keeps another value: a sentence each.
+
+    A checkpoint keeps some confs of its first start, and every later start takes them from there.
+
+    Args:
+        pinned: The confs of the checkpoint's newest offsets entry. The entry of the first batch lacks the shuffle
+            partitions, which the manifest has.
+        declared: The confs of the declaration: see `QueryOptions.declared_confs`.
+    """
+    stores = {provider: name for name, provider in _PROVIDERS.items()}
+    sentences = []
+    for conf, value in sorted(declared.items()):
+        kept = pinned.get(conf)
+        if kept is None or kept.lower() == value.lower():
+            continue
+        name = _OWN.get(conf, conf).removesuffix("=")
+        now, before = stores.get(value, value), stores.get(kept, kept)
+        sentences.append(
+            f"{name} is declared as {now} and the checkpoint keeps {before}: it was set at the first start, and the "
+            f"declaration has no effect. Fix: declare {before}, or rebuild the stream."
+        )
+    return sentences

@@ -10,6 +10,7 @@ from pipelines.streaming.names import MAIN_SINK, StreamName
 from pipelines.streaming.options import QueryOptions
 from pipelines.streaming.sinks import DeltaMerge, Sink
 from pipelines.streaming.sources import Feed, Source, StreamReading
+from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -100,6 +101,14 @@ class Stream:
     def with_watermark(self, column: str, delay: str) -> StreamReading:
         """Return its new rows as a source with a watermark; see `Source.with_watermark`."""
         return self.reading().with_watermark(column, delay)
+
+    def limited(
+        self, *, max_files_per_batch: int = MAX_FILES_PER_BATCH, max_bytes_per_batch: int | None = None
+    ) -> StreamReading:
+        """Return its new rows as a source with limits of a micro-batch; see `StreamReading.limited`."""
+        return self.reading().limited(
+            max_files_per_batch=max_files_per_batch, max_bytes_per_batch=max_bytes_per_batch
+        )
 
     def changes(self) -> StreamReading:
         """Return its change data feed as a source: `_change_type`, `_commit_version`, `_commit_timestamp`.

@@ -88,7 +88,7 @@ def test_everything_in_another_folder_is_read_on_request(scratch, tmp_path):
     shutil.copytree(scratch.landing / "lines", other)
     scratch.bindings["lines"] = FolderBinding(other)
     change = rebind(LINES, scratch.target, "lines", from_beginning=True)
-    assert change.effects == (f"All 1 files in {other} are read.",)
+    assert change.effects == (f"{other} is read from its beginning: 1 file.",)
     scratch.run(LINES)
     assert rows(scratch) == lines("a", "a")
 
@@ -102,8 +102,8 @@ def test_positions_say_what_is_lost_and_what_does_not_exist():
     assert positions.offsets == {("t", 0): 3, ("t", 1): 0}
     lost = "Messages 1 to 2 are lost to this stream."
     assert positions.effects == (
-        f"t-0: the checkpoint has offset 1, the topic has 3 to 9: 6 messages are read. {lost}",
-        "t-1: the checkpoint has no offset, the topic has 0 to 4: 4 messages are read.",
+        f"t-0: the checkpoint has offset 1, the topic has 3 to 9: 6 messages to read. {lost}",
+        "t-1: the checkpoint has no offset, the topic has 0 to 4: 4 messages to read.",
         "t-2 does not exist: messages after offset 7 are not read.",
     )
     positions = positions_in(BEGINS, ENDS, {("t", 1): 5})
@@ -188,7 +188,7 @@ def test_another_cluster_is_refused_until_it_is_accepted(scratch, broker, topic)
         send(other, topic, "b", "c")  # now it is a copy of the old one, and one message more
         change = rebind(LINES, scratch.target, "lines")
         assert change.effects == (
-            f"{topic}-0: the checkpoint has offset 2, the topic has 0 to 3: 1 messages are read.",
+            f"{topic}-0: the checkpoint has offset 2, the topic has 0 to 3: 1 message to read.",
         )
         scratch.run(LINES)
     assert rows(scratch) == lines("a", "b", "c")

@@ -50,7 +50,7 @@ def test_a_topic_is_read_once_and_its_tombstones_are_data(scratch, broker, topic
     assert scratch.quarantined(orders) == multiset([("{broken", ("unparsable",))])
     assert len(first.batches) >= 3, "at most two messages a batch"
     origins = Counter((dict(o[0])["topic"], dict(o[0])["partition"]) for o in scratch.rows(orders, "_origin"))
-    assert {place[0] for place in origins} == {topic}
+    assert {origin[0] for origin in origins} == {topic}
 
 
 @pytest.mark.parametrize("how", ["subscribe", "subscribe_pattern", "assign"])

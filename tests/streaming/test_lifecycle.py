@@ -1,4 +1,4 @@
-"""The commands that change a stream: a plan first, nothing without a yes, and never beside a run."""
+"""The commands that edit a stream: a plan first, nothing without a yes, and never beside a run."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def test_a_plan_changes_nothing_and_a_yes_does(scratch, orders, elsewhere):
     before = {path: path.read_bytes() for path in scratch.lake.root.rglob("*") if path.is_file()}
     plan = tidemill("rebind", "shop/orders", "events", "--dry-run")
     assert plan.exit_code == 0, plan.output
-    assert "1 files have the same path" in plan.output
+    assert "Read already, by their path" in plan.output
     question = tidemill("rebind", "shop/orders", "events")
     assert question.exit_code == 2
     assert "--yes" in question.output

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from pipelines.streaming.plurals import counted
+
 Partition = tuple[str, int]
 
 

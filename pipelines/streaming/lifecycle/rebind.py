@@ -11,6 +11,7 @@ from pipelines.streaming.checkpoint import SourceOffset
 from pipelines.streaming.checkpoint.format.source_log import source_folder
 from pipelines.streaming.lifecycle.change import Change, Subject, changing
 from pipelines.streaming.lifecycle.positions import Partition, Positions, positions_in
+from pipelines.streaming.plurals import counted
 from pipelines.streaming.records.edits import Offsets
 from pipelines.streaming.records.manifest import SourceRecord
 from pipelines.streaming.run.source_records import strict

@@ -31,7 +31,7 @@ class BatchRecord:
         query_id: Spark's query id.
         started_at: ISO-8601 UTC.
         milliseconds: By phase, in Spark's words (`addBatch`, `walCommit`, ...), `triggerExecution` in total.
-        rows_read: Input rows.
+        rows_read: Rows that entered the function; of a feed its records, those in quarantine included.
         rows_written: Rows of the main table's commit.
         rows_quarantined: Records that went to quarantine.
         rows_dropped: Rows left out by expectations.

@@ -11,6 +11,7 @@ from pipelines.streaming.checkpoint import FileAbsentError, OffsetEntry, read_of
 from pipelines.streaming.delta_log import Commit
 from pipelines.streaming.expectations import OBSERVATION
 from pipelines.streaming.records import BatchRecord, Late
+from pipelines.streaming.sources.source import READ_OBSERVATION
 
 # Stateful operators that count late rows one by one; an aggregation counts groups after a partial aggregation.
 _COUNTS_ROWS = ("dedup", "symmetricHashJoin", "flatMapGroups", "transformWithState", "applyInPandas")
@@ -60,6 +61,7 @@ def batch_record(
     event_time = live.get("eventTime") or {}
     operators = live.get("stateOperators") or []
     dropped = observed.get("dropped")
+    rows_read = metadata.get("rows_read")
     return BatchRecord(
         batch_id=batch_id,
         run_id=origin.run_id,
@@ -67,7 +69,7 @@ def batch_record(
         query_id=origin.query_id,
         started_at=live.get("timestamp") or iso(offsets.timestamp_ms),
         milliseconds=dict(live.get("durationMs") or {}),
-        rows_read=_rows_read(live),
+        rows_read=_rows_read(live) if rows_read is None else rows_read,
         rows_written=commit.rows_written if commit else None,
         rows_quarantined=metadata.get("rows_quarantined"),
         rows_dropped=dropped if dropped is not None else metadata.get("rows_dropped"),
@@ -117,6 +119,14 @@ def iso(milliseconds: int) -> str:
 
 
 def _rows_read(progress: Mapping[str, Any]) -> int | None:
+    """Return the rows that the sources counted; Spark's count of input rows where none did."""
+    counts = [
+        _observed(progress, name)
+        for name in progress.get("observedMetrics") or {}
+        if name.startswith(READ_OBSERVATION)
+    ]
+    if counts:
+        return sum(count.get("rows") or 0 for count in counts)
     sources = progress.get("sources")
     return None if sources is None else sum(source.get("numInputRows") or 0 for source in sources)
 

@@ -209,6 +209,9 @@ class StreamRun:
         committed = self._tail().committed_offsets
         unpinned = committed is not None and _PARTITIONS not in committed.conf
         spark.conf.set(_CHECK_REPARTITION, "false" if unpinned else "true")
+        if unpinned:  # this start pins them, and the state has those of the first start
+            first = self._recorder.generation.confs or confs
+            spark.conf.set(_PARTITIONS, first.get(_PARTITIONS, confs[_PARTITIONS]))
         built = self._build(spark, confs, pins)
         writer = (
             built.rows.writeStream.queryName(str(stream.name))
@@ -233,6 +236,7 @@ class StreamRun:
                     repeat=once,
                     ingest=built.ingest,
                     expect=stream.expect if built.ingest is not None else (),
+                    complete=stream.query.output_mode == "complete",
                 )
             )
         trigger = {"once": True} if once else {"availableNow": True}

@@ -5,10 +5,12 @@ a. A batch that the main table has is executed and writes nothing: its plan must
    the state come from running it.
 b. A feed's records are computed once; those that violate a rule go to the quarantine table. In a repeat they
    replace the records of the earlier attempt.
-c. The other sinks are written, in the order they are declared.
+c. The output is computed once for all sinks and the counts of the expectations, so that a random value is the same
+   in every table; then the other sinks are written, in the order they are declared.
 d. The main table commits. That is the commit point of the batch.
 """
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from pipelines.streaming.sinks import Sink
 from pipelines.streaming.sinks.sink import CommitMetadata, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
 
@@ -44,6 +46,7 @@ class BatchWriter:
         repeat: Whether an earlier run may have left a part of this batch behind.
         ingest: The transform of a feed's records, which runs here, after the quarantine; None elsewhere.
         expect: Rules on the output of `ingest`; elsewhere they are in the query's plan.
+        complete: Whether a batch is the whole result (output mode complete).
     """
 
     records: StreamRecords
@@ -55,6 +58,7 @@ class BatchWriter:
     repeat: bool = False
     ingest: "Callable[..., DataFrame] | None" = None
     expect: tuple[Expect, ...] = ()
+    complete: bool = False
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch."""
@@ -66,36 +70,47 @@ class BatchWriter:
         if main is not None and main.newest_batch >= batch_id:
             rows.write.format("noop").mode("overwrite").save()
             return
-        rows.persist()
-        try:
-            if self.ingest is None:
+        if self.ingest is not None:
+            with _cached(rows):
+                self._ingest(rows, query_id, batch_id)
+        elif self._reads_once:
+            self._write(rows, query_id, batch_id, {})
+        elif self.complete:
+            # Spark cannot cache a sorted result of this mode (`key not found`); a checkpoint runs its own plan.
+            self._write(rows.localCheckpoint(eager=True), query_id, batch_id, {})
+        else:
+            with _cached(rows):
                 # Counting runs the whole plan before any write: a write that Delta skips must not leave
                 # partitions of the state uncommitted.
                 rows.count()
                 self._write(rows, query_id, batch_id, {})
-            else:
-                self._ingest(rows, query_id, batch_id)
-        finally:
-            rows.unpersist()
+
+    @property
+    def _reads_once(self) -> bool:
+        """Whether writing the batch computes it once."""
+        return len(self.sinks) == 1 and self.sinks[0].reads_rows_once
 
     def _ingest(self, records: "DataFrame", query_id: str, batch_id: int) -> None:
         from pyspark.sql import functions as F
 
-        refused = records.where(F.size(VIOLATED) > 0)
-        quarantined = refused.count()
+        violates = F.size(VIOLATED) > 0
+        counted = _numbers(
+            records.agg(F.count(F.lit(1)).alias("rows_read"), F.count_if(violates).alias("rows_quarantined"))
+        )
         transaction = Transaction(transaction_app_id(query_id, QUARANTINE), batch_id)
-        self._quarantine(refused, quarantined, transaction)
+        self._quarantine(records.where(violates), counted["rows_quarantined"], transaction)
         pause_point("after-quarantine", self.records.stream)
-        accepted = records.where(F.size(VIOLATED) == 0).drop(RAW, VIOLATED)
+        accepted = records.where(~violates).drop(RAW, VIOLATED)
         output = self.ingest(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))  # type: ignore[misc]
-        counted: dict[str, Any] = {"rows_quarantined": quarantined}
-        if self.expect:
-            row = output.agg(*counts(self.expect)).first()
-            numbers = {name: value or 0 for name, value in (row.asDict() if row else {}).items()}
-            counted["rows_dropped"] = numbers.pop("dropped")
-            counted["violations"] = {name.removeprefix("violated_"): n for name, n in numbers.items()}
-            output = kept(output, self.expect)
-        self._write(output, query_id, batch_id, counted)
+        if not self.expect and self._reads_once:
+            self._write(output, query_id, batch_id, counted)
+            return
+        with _cached(output):
+            if self.expect:
+                violations = _numbers(output.agg(*counts(output, self.expect)))
+                counted["rows_dropped"] = violations.pop("dropped")
+                counted["violations"] = {name.removeprefix("violated_"): n for name, n in violations.items()}
+            self._write(kept(output, self.expect), query_id, batch_id, counted)
 
     def _quarantine(self, refused: "DataFrame", count: int, transaction: Transaction) -> None:
         """Write the batch's refused records; in a repeat they replace those of the earlier attempt."""
@@ -135,6 +150,22 @@ class BatchWriter:
             if sink is not self.sinks[-1]:
                 pause_point("between-sinks", self.records.stream)
         pause_point("after-sink", self.records.stream)
+
+
+@contextmanager
+def _cached(rows: "DataFrame") -> "Iterator[None]":
+    """Keep rows while they are used more than once."""
+    rows.persist()
+    try:
+        yield
+    finally:
+        rows.unpersist()
+
+
+def _numbers(aggregates: "DataFrame") -> dict[str, Any]:
+    """Return one row of counts by name; an aggregate over no rows counts 0."""
+    row = aggregates.first()
+    return {name: number or 0 for name, number in (row.asDict() if row else {}).items()}
 
 
 def batch_column(generation: int, batch_id: int) -> Any:

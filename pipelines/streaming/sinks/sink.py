@@ -23,6 +23,7 @@ class CommitMetadata:
         batch_id: Spark's batch id; None in the native sink, whose commits carry it themselves.
         fingerprint: The fingerprint of the query's plan.
         static_versions: The Delta version of each static reading.
+        rows_read: Records of the feed, where foreachBatch counted them.
         rows_quarantined: Records that went to quarantine.
         rows_dropped: Rows left out by expectations, where foreachBatch counted them.
         violations: Violations by expectation, likewise.
@@ -31,6 +32,7 @@ class CommitMetadata:
     batch_id: int | None
     fingerprint: str
     static_versions: Mapping[str, int] = field(default_factory=dict)
+    rows_read: int | None = None
     rows_quarantined: int | None = None
     rows_dropped: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)
@@ -71,6 +73,11 @@ class Sink(ABC):
     def native(self) -> bool:
         """Whether Spark's own Delta sink can write it, without foreachBatch."""
         return False
+
+    @property
+    def reads_rows_once(self) -> bool:
+        """Whether `write` executes the plan of the rows exactly once."""
+        return self.native
 
     @abstractmethod
     def table_schema(self, output: "StructType") -> "StructType":

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Literal
 from pipelines.streaming.columns import BOOKKEEPING, DELETED
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH
 from pipelines.streaming.sources.known_options import DELTA_OPTIONS, known_options
 from pipelines.streaming.sources.source import Source, SourceContext, positive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 _STARTING = frozenset({"startingversion", "startingtimestamp"})
-_LIMITS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 # The snapshot that a new reader begins with arrives in the order of its files: in several batches a watermark
 # would drop rows as late, and VACUUM could remove files between two of them.
 _ONE_BATCH = str(2**31 - 1)
@@ -30,18 +31,21 @@ class DeltaSource(Source):
         path: The table's folder.
         mode: `append` reads new rows, `changes` the change data feed, `static` a snapshot.
         max_files_per_batch: The most files per micro-batch.
+        max_bytes_per_batch: About the most bytes of files per micro-batch, in addition.
         options: Further options of Delta's streaming source.
     """
 
     path: str
     mode: ReadingMode = "append"
-    max_files_per_batch: int | None = None
+    max_files_per_batch: int = MAX_FILES_PER_BATCH
+    max_bytes_per_batch: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
             raise DefinitionError(f"DeltaSource: path is {self.path!r}; name a table's folder.")
         positive(self.max_files_per_batch, what=f"DeltaSource {self.path!r}: max_files_per_batch")
+        positive(self.max_bytes_per_batch, what=f"DeltaSource {self.path!r}: max_bytes_per_batch")
         known_options(self.options, DELTA_OPTIONS, what=f"DeltaSource {self.path!r}")
 
     @property
@@ -71,11 +75,11 @@ class DeltaSource(Source):
             reader = reader.option("startingVersion", str(start))
         if self.mode == "changes":
             reader = reader.option("readChangeFeed", "true")
-        if self.max_files_per_batch:
-            reader = reader.option("maxFilesPerTrigger", str(self.max_files_per_batch))
-        elif start == "declared" and not given & (_STARTING | _LIMITS):
-            reader = reader.option("maxFilesPerTrigger", _ONE_BATCH)
-        return reader.load(self.path)
+        begins_with_snapshot = start == "declared" and not given & _STARTING
+        unlimited = self.max_files_per_batch == MAX_FILES_PER_BATCH and self.max_bytes_per_batch is None
+        if begins_with_snapshot and unlimited:
+            return reader.option("maxFilesPerTrigger", _ONE_BATCH).load(self.path)
+        return _limited(reader, self.max_files_per_batch, self.max_bytes_per_batch).load(self.path)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +93,15 @@ class StreamReading(Source):
         stream: The stream that writes the table.
         mode: `append`, `changes` or `static`.
         is_merge: Whether a merge writes the table, which then has tombstones.
+        max_files_per_batch: The most files per micro-batch; set through `limited`.
+        max_bytes_per_batch: About the most bytes of files per micro-batch, in addition; likewise.
     """
 
     stream: StreamName
     mode: ReadingMode
     is_merge: bool
+    max_files_per_batch: int = MAX_FILES_PER_BATCH
+    max_bytes_per_batch: int | None = None
 
     @property
     def streaming(self) -> bool:
@@ -104,6 +112,24 @@ class StreamReading(Source):
     def upstream(self) -> StreamName:
         """The stream that writes the table."""
         return self.stream
+
+    def limited(
+        self, *, max_files_per_batch: int = MAX_FILES_PER_BATCH, max_bytes_per_batch: int | None = None
+    ) -> "StreamReading":
+        """Return the same reading with limits of a micro-batch.
+
+        Args:
+            max_files_per_batch: The most files.
+            max_bytes_per_batch: About the most bytes of files, in addition.
+
+        Raises:
+            DefinitionError: A limit is not a positive number, or the reading is a snapshot.
+        """
+        if not self.streaming:
+            raise DefinitionError(f"{self.describe()}: a snapshot is read whole, so it takes no limits.")
+        positive(max_files_per_batch, what=f"{self.describe()}: max_files_per_batch")
+        positive(max_bytes_per_batch, what=f"{self.describe()}: max_bytes_per_batch")
+        return replace(self, max_files_per_batch=max_files_per_batch, max_bytes_per_batch=max_bytes_per_batch)
 
     def describe(self) -> str:
         """Return the table and how it is read."""
@@ -119,10 +145,12 @@ class StreamReading(Source):
         else:
             reader = context.spark.readStream.name(name).format("delta")
             start = context.starts.get(name, "snapshot")  # run/new_readers.py decides
+            if start == "snapshot":
+                reader = reader.option("maxFilesPerTrigger", _ONE_BATCH)
+            else:
+                reader = _limited(reader, self.max_files_per_batch, self.max_bytes_per_batch)
             if isinstance(start, int):
                 reader = reader.option("startingVersion", str(start))
-            elif start == "snapshot":
-                reader = reader.option("maxFilesPerTrigger", _ONE_BATCH)
             if self.mode == "changes":
                 rows = reader.option("readChangeFeed", "true").load(str(table))
                 if self.is_merge:
@@ -136,6 +164,15 @@ class StreamReading(Source):
 def snapshot(context: SourceContext, path: str, version: int) -> "DataFrame":
     """Return a table as of one version."""
     return context.spark.read.format("delta").option("versionAsOf", str(version)).load(path)
+
+
+def _limited(
+    reader: "DataStreamReader", max_files_per_batch: int, max_bytes_per_batch: int | None
+) -> "DataStreamReader":
+    reader = reader.option("maxFilesPerTrigger", str(max_files_per_batch))
+    if max_bytes_per_batch:
+        reader = reader.option("maxBytesPerTrigger", str(max_bytes_per_batch))
+    return reader
 
 
 def _without_tombstones(changes: "DataFrame") -> "DataFrame":

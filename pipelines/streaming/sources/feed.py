@@ -2,79 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pipelines.streaming.columns import ORIGIN, RAW, VIOLATED
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.names import valid_feed_name, valid_rule_name
 from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH, limited
-from pipelines.streaming.sources.known_options import FORMAT_OPTIONS, known_options
+from pipelines.streaming.sources.kafka import MAX_OFFSETS_PER_BATCH
+from pipelines.streaming.sources.parser import CORRUPT, Parser
 from pipelines.streaming.sources.source import Source, SourceContext, positive
-from pipelines.streaming.sql import valid_condition, valid_schema
+from pipelines.streaming.sql import valid_condition
 from pipelines.streaming.target import FolderBinding
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 UNPARSABLE = "unparsable"
 _PARSED = "_parsed"
-_CORRUPT = "_corrupt_record"
 # One type for files and topics, so that a table outlives a change of the binding.
 _ORIGIN_TYPE = (
     "struct<file:string, topic:string, partition:int, offset:bigint, timestamp:timestamp, key:string>"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Parser:
-    """How a record's text becomes columns; created by `from_json`, `from_csv` or `raw`."""
-
-    format: Literal["json", "csv", "raw"]
-    schema: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
-
-    def parsed(self, text: "Column") -> "Column":
-        """Return the text as a struct with the schema's columns and `_corrupt_record`."""
-        from pyspark.sql import functions as F
-
-        schema = f"{self.schema}, {_CORRUPT} STRING"
-        options = {**self.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        if self.format == "json":
-            return F.from_json(text, schema, options)
-        return F.from_csv(text, F.lit(schema), options)
-
-
-def from_json(schema: str, options: Mapping[str, str] | None = None) -> Parser:
-    """Parse one JSON object per record.
-
-    Args:
-        schema: The columns as DDL: `"ad_id STRING, cost_micros BIGINT"`.
-        options: Options of Spark's `from_json`.
-
-    Raises:
-        DefinitionError: The schema cannot be parsed.
-    """
-    known_options(options or {}, FORMAT_OPTIONS["json"], what="from_json")
-    return Parser("json", valid_schema(schema, what="from_json: schema"), dict(options or {}))
-
-
-def from_csv(schema: str, options: Mapping[str, str] | None = None) -> Parser:
-    """Parse one CSV line per record.
-
-    Args:
-        schema: The columns as DDL.
-        options: Options of Spark's `from_csv`.
-
-    Raises:
-        DefinitionError: The schema cannot be parsed.
-    """
-    known_options(options or {}, FORMAT_OPTIONS["csv"], what="from_csv")
-    return Parser("csv", valid_schema(schema, what="from_csv: schema"), dict(options or {}))
-
-
-def raw() -> Parser:
-    """Keep the record's text as it is, in the column `value`."""
-    return Parser("raw")
 
 
 @dataclass(frozen=True)
@@ -83,21 +31,26 @@ class Feed(Source):
 
     Records that cannot be parsed, and records that violate a quarantine rule, go to the table
     `<stream>__quarantine` with their raw text and origin; all others go through the function. A blank
-    line is not a record. A Kafka message without a value (a tombstone) is data: its columns are NULL.
+    line is not a record, and neither is a header of `from_csv(header=True)`. A Kafka message without a value
+    (a tombstone) is data: its columns are NULL.
 
     Attributes:
         name: The feed's name: the folder below the landing folder, or the topic.
         value: How a record is parsed.
-        quarantine: Conditions that a record must meet, by name, as SQL over the parsed columns.
-        max_records_per_batch: The most Kafka messages per micro-batch.
-        max_files_per_batch: The most files per micro-batch.
+        quarantine: Conditions that a record must meet, by name, as SQL over the parsed columns. A record for which
+            one is NULL, or raises an error, violates it.
+        max_records_per_batch: The most messages per micro-batch, of a topic; None: no limit.
+        max_files_per_batch: The most files per micro-batch, of a folder; None: no limit.
+        max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger; it takes the
+            place of `max_files_per_batch`.
     """
 
     name: str
     value: Parser
     quarantine: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    max_records_per_batch: int | None = field(default=None, kw_only=True)
-    max_files_per_batch: int = field(default=MAX_FILES_PER_BATCH, kw_only=True)
+    max_records_per_batch: int | None = field(default=MAX_OFFSETS_PER_BATCH, kw_only=True)
+    max_files_per_batch: int | None = field(default=MAX_FILES_PER_BATCH, kw_only=True)
+    max_bytes_per_batch: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         valid_feed_name(self.name)
@@ -114,6 +67,7 @@ class Feed(Source):
             )
         positive(self.max_records_per_batch, what=f"{self.describe()}: max_records_per_batch")
         positive(self.max_files_per_batch, what=f"{self.describe()}: max_files_per_batch")
+        positive(self.max_bytes_per_batch, what=f"{self.describe()}: max_bytes_per_batch")
 
     def with_watermark(self, column: str, delay: object) -> NoReturn:
         """Refuse a watermark: a feed is ingested without state.
@@ -135,20 +89,24 @@ class Feed(Source):
         """Return parsed columns, `_origin`, `_raw` and `_violated` (the rules that the record violates)."""
         from pyspark.sql import functions as F
 
-        from pipelines.streaming.expectations import violated
+        from pipelines.streaming.expectations import guard, violated
 
         records = self._records(context, name)
         if self.value.format == "raw":
             columns, unparsable = [F.col(RAW).alias("value")], F.lit(False)
         else:
             records = records.withColumn(_PARSED, self.value.parsed(F.col(RAW)))
-            corrupt = F.col(f"{_PARSED}.{_CORRUPT}")
-            unparsable = F.col(RAW).isNotNull() & (F.col(_PARSED).isNull() | corrupt.isNotNull())
+            unparsable = self.value.unparsable(F.col(RAW), F.col(_PARSED))
             columns = [F.col(f"{_PARSED}.*")]
-        parsed = records.select(*columns, RAW, ORIGIN, unparsable.alias(UNPARSABLE)).drop(_CORRUPT)
+            if self.value.header:
+                names = records.select(*columns).drop(CORRUPT).columns
+                records = records.where(~self.value.is_header(F.col(RAW), names))
+        parsed = records.select(*columns, RAW, ORIGIN, unparsable.alias(UNPARSABLE)).drop(CORRUPT)
         # An unparsable record has no columns that a rule could judge: it violates that one rule only.
+        always = guard(parsed.select(RAW))
         violations = [F.when(F.col(UNPARSABLE), F.lit(UNPARSABLE))] + [
-            F.when(~F.col(UNPARSABLE) & violated(sql), F.lit(rule)) for rule, sql in self.quarantine.items()
+            F.when(~F.col(UNPARSABLE) & violated(sql, always), F.lit(rule))
+            for rule, sql in self.quarantine.items()
         ]
         return parsed.withColumn(VIOLATED, F.array_compact(F.array(*violations))).drop(UNPARSABLE)
 
@@ -159,7 +117,8 @@ class Feed(Source):
         binding = context.target.binding(self.name)
         reader = context.spark.readStream.name(name)
         if isinstance(binding, FolderBinding):
-            lines = limited(reader.format("text"), self.max_files_per_batch).load(str(binding.path))
+            reader = limited(reader.format("text"), self.max_files_per_batch, self.max_bytes_per_batch)
+            lines = reader.load(str(binding.path))
             origin = F.struct(
                 F.input_file_name().alias("file"),
                 F.lit(None).cast("string").alias("topic"),

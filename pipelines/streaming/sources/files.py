@@ -30,14 +30,17 @@ class FileSource(Source):
         path: A folder or a glob of folders.
         format: json, csv, text, parquet or orc.
         schema: A DDL schema; required, because an inferred one changes with the data. text has its own.
-        max_files_per_batch: The most files per micro-batch.
+        max_files_per_batch: The most files per micro-batch; None: no limit.
+        max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger. It takes the
+            place of `max_files_per_batch`: Spark's file source has one limit.
         options: Further options of the format, and of the file source.
     """
 
     path: str
     format: FileFormat
     schema: str | None = None
-    max_files_per_batch: int = MAX_FILES_PER_BATCH
+    max_files_per_batch: int | None = MAX_FILES_PER_BATCH
+    max_bytes_per_batch: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,11 +60,7 @@ class FileSource(Source):
             self.options, FILE_OPTIONS | FORMAT_OPTIONS[self.format], what=f"FileSource {self.path!r}"
         )
         positive(self.max_files_per_batch, what=f"FileSource {self.path!r}: max_files_per_batch")
-        lowered = {option.lower() for option in self.options}
-        if "maxfilespertrigger" in lowered:
-            raise DefinitionError(
-                f"FileSource {self.path!r}: maxFilesPerTrigger is an argument here; use max_files_per_batch=."
-            )
+        positive(self.max_bytes_per_batch, what=f"FileSource {self.path!r}: max_bytes_per_batch")
         archive = {k.lower(): v for k, v in self.options.items()}.get("sourcearchivedir")
         if archive is not None and (archive.rstrip("/") + "/").startswith(self.path.rstrip("/") + "/"):
             raise DefinitionError(
@@ -78,9 +77,17 @@ class FileSource(Source):
         reader = context.spark.readStream.name(name).format(self.format)
         if self.schema is not None:
             reader = reader.schema(self.schema)
-        return limited(reader, self.max_files_per_batch).options(**self.options).load(self.path)
+        reader = limited(reader, self.max_files_per_batch, self.max_bytes_per_batch)
+        return reader.options(**self.options).load(self.path)
 
 
-def limited(reader: "DataStreamReader", max_files_per_batch: int) -> "DataStreamReader":
+def limited(
+    reader: "DataStreamReader", max_files_per_batch: int | None, max_bytes_per_batch: int | None
+) -> "DataStreamReader":
     """Return a file reader with limits: batches of bounded size, and no file too old to be read."""
-    return reader.option("maxFilesPerTrigger", str(max_files_per_batch)).option("maxFileAge", MAX_FILE_AGE)
+    reader = reader.option("maxFileAge", MAX_FILE_AGE)
+    if max_bytes_per_batch:
+        return reader.option("maxBytesPerTrigger", str(max_bytes_per_batch))
+    if max_files_per_batch:
+        return reader.option("maxFilesPerTrigger", str(max_files_per_batch))
+    return reader

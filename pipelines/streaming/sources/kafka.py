@@ -18,8 +18,11 @@ _OWN = {
     "subscribepattern": "subscribe_pattern=",
     "assign": "assign=",
     "startingoffsets": "starting_offsets=",
-    "maxoffsetspertrigger": "max_offsets_per_batch=",
 }
+
+
+# A first run over a topic of years would otherwise be one batch.
+MAX_OFFSETS_PER_BATCH = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ class KafkaSource(Source):
         subscribe_pattern: Topics by a Java regular expression.
         assign: Partitions by topic.
         starting_offsets: `earliest`, `latest` or offsets by topic and partition; the first run only.
-        max_offsets_per_batch: The most messages per micro-batch.
+        max_offsets_per_batch: The most messages per micro-batch; None: no limit.
         include_headers: Adds the column `headers`.
         options: Further options of Spark's Kafka source.
     """
@@ -44,7 +47,7 @@ class KafkaSource(Source):
     subscribe_pattern: str | None = None
     assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     starting_offsets: str | Mapping[str, Mapping[int, int]] = "earliest"
-    max_offsets_per_batch: int | None = None
+    max_offsets_per_batch: int | None = MAX_OFFSETS_PER_BATCH
     include_headers: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
 

@@ -44,7 +44,7 @@ FILE_OPTIONS = _names(
 KAFKA_OPTIONS = _names(
     "startingTimestamp startingOffsetsByTimestamp startingOffsetsByTimestampStrategy failOnDataLoss "
     "kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs maxTriggerDelay minPartitions "
-    "maxRecordsPerPartition groupIdPrefix includeHeaders"
+    "maxRecordsPerPartition maxOffsetsPerTrigger groupIdPrefix includeHeaders"
 )
 DELTA_OPTIONS = _names(
     "maxFilesPerTrigger maxBytesPerTrigger startingVersion startingTimestamp endingVersion endingTimestamp "
@@ -53,8 +53,16 @@ DELTA_OPTIONS = _names(
 )
 
 
+_LIMITS = {
+    "maxfilespertrigger": "max_files_per_batch=",
+    "maxbytespertrigger": "max_bytes_per_batch=",
+    "maxoffsetspertrigger": "max_offsets_per_batch=",
+}
+"""Options that are arguments of our sources, each with the argument."""
+
+
 def known_options(options: Mapping[str, str], known: Iterable[str], *, what: str) -> None:
-    """Refuse options that a source does not have.
+    """Refuse options that a source does not have, and limits, which are arguments.
 
     Args:
         options: Options as declared; their names are case-insensitive.
@@ -62,12 +70,14 @@ def known_options(options: Mapping[str, str], known: Iterable[str], *, what: str
         what: The source, named in the error.
 
     Raises:
-        DefinitionError: With the first unknown option, and the name that it may have meant.
+        DefinitionError: With the first such option, and the name or argument to use.
     """
     names = set(known)
     for option, value in options.items():
         if option.lower() not in names:
             hint = did_you_mean(option.lower(), names)
             raise DefinitionError(f"{what}: options has {option!r}, which Spark does not know.{hint}")
+        if argument := _LIMITS.get(option.lower()):
+            raise DefinitionError(f"{what}: {option} is an argument here; use {argument}.")
         if not isinstance(value, str):
             raise DefinitionError(f"{what}: option {option!r} is {value!r}: write it as a string.")

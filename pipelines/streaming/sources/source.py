@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 StartingPoint = int | Literal["snapshot", "begun", "declared"]
 """Where a reader of a table begins: with the commits from a version on; with a snapshot, which is one batch; where the
 checkpoint says; or where the options of the source say."""
+READ_OBSERVATION = "tidemill_read_"
+"""The prefix of the observations that count the rows of a source, each with the source's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +113,24 @@ class Source(ABC):
         """
 
     def open(self, context: SourceContext, name: str) -> "DataFrame":
-        """Return the source as a DataFrame, with its watermark."""
+        """Return the source as a DataFrame, with its watermark; where it streams, its rows are counted."""
         rows = self.load(context, name)
+        if self.streaming:
+            rows = _observed(rows, name)
         if self.watermark is None:
             return rows
         return rows.withWatermark(self.watermark.column, interval(self.watermark.delay))
+
+
+def _observed(rows: "DataFrame", name: str) -> "DataFrame":
+    """Return rows that are counted where they enter the function.
+
+    Spark's own count of input rows is of reads: it misses rows that a pushed filter leaves out, and has rows twice
+    that are read twice.
+    """
+    from pyspark.sql import functions as F
+
+    return rows.observe(f"{READ_OBSERVATION}{name}", F.count(F.lit(1)).alias("rows"))
 
 
 def positive(value: int | None, *, what: str) -> int | None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pipelines import ads
-from pipelines.streaming.expectations import violated
+from pipelines.streaming.expectations import guard, violated
 from tests.pipelines.ads.oracle import COLUMNS
 from tests.pipelines.ads.plain_spark import as_table
 
@@ -207,7 +207,7 @@ def test_each_rule_of_a_feed_is_violated_by_its_own_defect_only(spark, stream):
         "text", stream.feed.value.parsed(F.col("text")).alias("parsed")
     )
 
-    broken = [F.when(violated(sql), F.lit(rule)) for rule, sql in rules.items()]
+    broken = [F.when(violated(sql, guard(parsed)), F.lit(rule)) for rule, sql in rules.items()]
     made = parsed.select("text", "parsed.*").select("text", F.array_compact(F.array(*broken)).alias("broken"))
 
     assert as_table(made, ["text", "broken"]) == Counter(records)
@@ -217,7 +217,7 @@ def test_a_delete_needs_no_campaign(spark):
     rule = ads.campaigns.feed.quarantine["has_campaign_id"]
     ends = spark.sql("SELECT 'delete' AS op, CAST(NULL AS STRING) AS campaign_id")
 
-    assert ends.select(violated(rule)).collect() == [(False,)]
+    assert ends.select(violated(rule, guard(ends))).collect() == [(False,)]
 
 
 def test_every_stream_has_a_description():

@@ -238,10 +238,10 @@ def test_every_kind_of_commit(engine, tmp_path):
 
 @pytest.mark.parametrize("mode", ["append", "changes"])
 def test_a_commit_that_was_read_in_part(engine, tmp_path, mode):
-    place = target(tmp_path)
-    table = Table(engine, place)
+    lake = target(tmp_path)
+    table = Table(engine, lake)
     path = str(table.path)
-    reader = Reader(engine, DeltaSource(path=path, mode=mode, max_files_per_batch=1), place)
+    reader = Reader(engine, DeltaSource(path=path, mode=mode, max_files_per_batch=1), lake)
     reader.source = replace(reader.source, options={"startingVersion": "0"})
     assert reader.run() == 6
     assert reader.waiting() == 0

@@ -29,7 +29,7 @@ def checkpoint(place: Path, *entries: list[str], name: str = "events") -> Path:
     log = place / "sources" / name
     log.mkdir(parents=True, exist_ok=True)
     for number, addresses in enumerate(entries):
-        lines = [json.dumps({"path": each, "timestamp": 1, "batchId": number}) for each in addresses]
+        lines = [json.dumps({"path": address, "timestamp": 1, "batchId": number}) for address in addresses]
         (log / str(number)).write_text("\n".join(["v1", *lines]), encoding="utf-8")
     return place
 
@@ -157,8 +157,10 @@ def test_what_only_spark_can_list_waits():
 
 
 def test_a_missing_folder_says_how_to_make_it(tmp_path):
-    with pytest.raises(TerminalError, match=r"feed events: there is no folder .*gone\. .*mkdir -p .*gone"):
-        waiting(tmp_path / "gone")
+    with pytest.raises(
+        TerminalError, match=r"feed events: there is no folder .*absent\. .*mkdir -p .*absent"
+    ):
+        waiting(tmp_path / "absent")
 
 
 def test_a_folder_that_cannot_be_read(tmp_path, monkeypatch):

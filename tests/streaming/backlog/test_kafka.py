@@ -32,7 +32,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def topic(broker) -> str:
-    """A topic with 2 partitions and 3 + 1 messages."""
+    """A topic with 2 partitions and 4 messages."""
     name = f"clicks-{uuid4().hex[:8]}"
     broker.create_topic(name, 2)
     send(broker, name, 0, 3)
@@ -58,8 +58,8 @@ def deleted(broker: Broker, topic: str) -> None:
 def expired(broker: Broker, topic: str, partition: int, before: int) -> None:
     """Removes messages as retention would."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    place = TopicPartition(topic, partition, before)
-    admin.delete_records([place])[place].result()
+    end = TopicPartition(topic, partition, before)
+    admin.delete_records([end])[end].result()
 
 
 def at(**topics: dict[int, int]) -> SourceOffset:
@@ -119,10 +119,10 @@ def test_where_a_source_without_offsets_begins(broker, topic, start, count):
 
 
 def test_a_missing_topic_names_topic_and_cluster(broker):
-    with pytest.raises(TerminalError, match=f"no topic 'gone' on the Kafka cluster {broker.bootstrap}"):
-        waiting(broker, "gone")
+    with pytest.raises(TerminalError, match=f"no topic 'missing' on the Kafka cluster {broker.bootstrap}"):
+        waiting(broker, "missing")
     with pytest.raises(TerminalError):  # and looking has not created it
-        waiting(broker, "gone")
+        waiting(broker, "missing")
 
 
 def test_a_topic_made_anew_with_fewer_messages(broker, topic):
@@ -134,7 +134,7 @@ def test_a_topic_made_anew_with_fewer_messages(broker, topic):
         waiting(broker, topic, read_to(topic, 3, 1))
 
     assert f"partition 0 of topic '{topic}'" in caught.value.what
-    assert "Offsets 1 to 2 are gone" in caught.value.lost
+    assert "Offsets 1 to 2 are missing" in caught.value.lost
     tolerant = KafkaSource(subscribe=(topic,), options={"failOnDataLoss": "false"})
     assert waiting(broker, tolerant, read_to(topic, 3, 1)).count == 1
 
@@ -144,7 +144,7 @@ def test_a_topic_made_anew_with_fewer_partitions(broker, topic):
     broker.create_topic(topic, 1)
 
     with pytest.raises(
-        DataLossError, match=r"partition 1 .* is gone, and the checkpoint continues there at offset 1"
+        DataLossError, match=r"partition 1 .* is missing, and the checkpoint continues there at offset 1"
     ):
         waiting(broker, topic, read_to(topic, 0, 1))
 
@@ -181,7 +181,7 @@ def without_leader(partitions: Iterable[TopicPartition]) -> dict[TopicPartition,
 
 
 def test_an_election_is_waited_for(broker, topic, monkeypatch):
-    """An election cannot be had on demand; the answers around it are the broker's own."""
+    """An election is not available on demand; the answers around it are the broker's own."""
     client = Client(KafkaCluster(bootstrap=broker.bootstrap))
     ask, asked = client._admin.list_offsets, []
 
