@@ -119,7 +119,7 @@ def waiting_files(
         taken.add(plain_path(address))
         unread += last is None or file.entry > last
     if chosen.get("filenameonly", "").lower() == "true":
-        new = [path for path in present if os.path.basename(path) not in names]
+        names = {os.path.basename(path) for path in taken}
         new = [path for path in present if os.path.basename(path) not in names]
     else:
         new = [path for path in present if path not in taken]
