@@ -41,8 +41,8 @@ class Feed(Source):
             one is NULL, or raises an error, violates it.
         max_records_per_batch: The most messages per micro-batch, of a topic; None: no limit.
         max_files_per_batch: The most files per micro-batch, of a folder; None: no limit.
-        max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger; it takes the
-            place of `max_files_per_batch`.
+        max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger; it
+            replaces `max_files_per_batch`.
     """
 
     name: str

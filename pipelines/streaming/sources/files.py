@@ -31,8 +31,8 @@ class FileSource(Source):
         format: json, csv, text, parquet or orc.
         schema: A DDL schema; required, because an inferred one changes with the data. text has its own.
         max_files_per_batch: The most files per micro-batch; None: no limit.
-        max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger. It takes the
-            place of `max_files_per_batch`: Spark's file source has one limit.
+        max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger. It
+            replaces `max_files_per_batch`: Spark's file source has one limit.
         options: Further options of the format, and of the file source.
     """
 
