@@ -51,6 +51,7 @@ def accept(
         partial(accept_new_source, reader, resolved, new_source or "")
         if commit is None
         else partial(accept_version, reader, resolved, StreamName.parse(commit[1]), int(commit[2])),
+        target=resolved.name,
         yes=yes,
         dry_run=dry_run,
         as_json=as_json,

@@ -37,11 +37,14 @@ def one_stream(
     return resolved, streams[0]
 
 
-def change_stream(change: "Callable[..., Change]", *, yes: bool, dry_run: bool, as_json: bool) -> None:
+def change_stream(
+    change: "Callable[..., Change]", *, target: str, yes: bool, dry_run: bool, as_json: bool
+) -> None:
     """Print a plan, ask, and apply it.
 
     Args:
         change: A function of `pipelines.streaming.lifecycle` that needs nothing more than `dry_run`.
+        target: The target's name.
         yes: Whether to apply it without a question.
         dry_run: Whether to print the plan only.
         as_json: Whether to print one JSON object.
@@ -58,6 +61,7 @@ def change_stream(change: "Callable[..., Change]", *, yes: bool, dry_run: bool, 
     done = plan if dry_run else change(dry_run=False)
     if as_json:
         print_json(
+            target=target,
             stream=str(done.stream),
             changed=not dry_run,
             what=done.what,

@@ -36,6 +36,7 @@ def rebind(
     resolved, bound = one_stream(stream, target, lake, landing, kafka)
     change_stream(
         partial(lifecycle.rebind, bound, resolved, source, from_beginning=from_beginning),
+        target=resolved.name,
         yes=yes,
         dry_run=dry_run,
         as_json=as_json,

@@ -39,6 +39,7 @@ def rename_source(
     resolved, renamed = one_stream(stream, target, lake, landing, kafka)
     change_stream(
         partial(lifecycle.rename_source, renamed, resolved, old, new),
+        target=resolved.name,
         yes=yes,
         dry_run=dry_run,
         as_json=as_json,

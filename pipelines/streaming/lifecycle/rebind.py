@@ -93,7 +93,7 @@ class _Rebinding:
         offset = None if entry is None else entry.source(self.name)
         if offset is None or offset.raw is None:
             return ("Nothing of the source was read so far.",), _no_edit
-        if self.now["kind"] == "folder" and offset.kind == "file":
+        if self.now["kind"] == "folder" and offset.kind == "file" and not self.from_beginning:
             return self._to_folder()
         if self.now["kind"] == "kafka" and offset.kind == "kafka":
             return self._to_topics(offset)
@@ -115,8 +115,6 @@ class _Rebinding:
         relocation = Relocation(self.old["path"], self.now["path"])
         options = self.source.options if isinstance(self.source, FileSource) else {}
         present = set(listed_files(self.now["path"], options))
-        if self.from_beginning:
-            return (f"All {len(present)} files in {self.now['path']} are read.",), _no_edit
         logged = [file.path for file in logged_files(self.subject.snapshot.checkpoint, self.name)]
         read = {plain_path(relocation.address(address)) for address in logged}
         effects = (

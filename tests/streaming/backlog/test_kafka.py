@@ -134,7 +134,7 @@ def test_a_topic_made_anew_with_fewer_messages(broker, topic):
         waiting(broker, topic, read_to(topic, 3, 1))
 
     assert f"partition 0 of topic '{topic}'" in caught.value.what
-    assert "Offsets 1 to 2 are gone" in caught.value.lost
+    assert "Offsets 1 to 2 are missing" in caught.value.lost
     tolerant = KafkaSource(subscribe=(topic,), options={"failOnDataLoss": "false"})
     assert waiting(broker, tolerant, read_to(topic, 3, 1)).count == 1
 
@@ -144,7 +144,7 @@ def test_a_topic_made_anew_with_fewer_partitions(broker, topic):
     broker.create_topic(topic, 1)
 
     with pytest.raises(
-        DataLossError, match=r"partition 1 .* is gone, and the checkpoint continues there at offset 1"
+        DataLossError, match=r"partition 1 .* is missing, and the checkpoint continues there at offset 1"
     ):
         waiting(broker, topic, read_to(topic, 0, 1))
 
@@ -152,7 +152,7 @@ def test_a_topic_made_anew_with_fewer_partitions(broker, topic):
 def test_messages_that_retention_removed_are_named(broker, topic):
     expired(broker, topic, 0, before=2)
 
-    with pytest.raises(DataLossError, match=r"Offsets 1 to 1 \(1 at most\) are lost"):
+    with pytest.raises(DataLossError, match=r"Offsets 1 to 1 \(at most 1 messages\) are lost"):
         waiting(broker, topic, read_to(topic, 1, 1))
     assert waiting(broker, topic, read_to(topic, 2, 1)).count == 1
     assert waiting(broker, topic).count == 2  # nothing is lost to a stream that begins
