@@ -66,6 +66,7 @@ def change_stream(change: "Callable[..., Change]", flags: ChangeFlags) -> None:
     done = plan if flags.dry_run else change(dry_run=False)
     if flags.as_json:
         print_json(
+            target=flags.resolve().name,
             stream=str(done.stream),
             changed=not flags.dry_run,
             what=done.what,

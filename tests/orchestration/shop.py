@@ -9,7 +9,7 @@ from uuid import uuid4
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import BatchRecord, StreamRecords
-from pipelines.streaming.records.manifest import first_manifest
+from pipelines.streaming.records.manifest import SourceRecord, first_manifest
 from resources.target.resolve import ResolvedTarget, resolve
 
 SOURCE = '''
@@ -83,7 +83,9 @@ class Shop:
             path = checkpoint / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
-        manifest = first_manifest().with_active(query_id=query_id, ledger_batch=0)
+        binding = {"kind": "folder", "path": f"{self.root}/landing/orders", "from_lake": "../landing/orders"}
+        sources = {"events": SourceRecord(binding=binding)}
+        manifest = first_manifest(sources).with_active(query_id=query_id, ledger_batch=0)
         error = str(TerminalError(failed, stream=ORDERS)) if failed else None
         StreamRecords(lake, ORDERS).write_manifest(
             manifest.with_last_run("run-1", "failed" if failed else "updated", error)

@@ -265,7 +265,7 @@ def test_a_watermark_in_the_future_fails_its_check(shop, canned, seconds, passes
 def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypatch):
     checkpoint = canned.lake.checkpoint(CLICKS, 1)
     checkpoint.mkdir(parents=True)
-    StreamRecords(canned.lake, CLICKS).write_manifest(first_manifest())
+    StreamRecords(canned.lake, CLICKS).write_manifest(first_manifest({}))
     finding = Finding("empty-file", "error", "offsets/4", "The file is empty.", "Delete it.")
     asked = []
 
@@ -286,7 +286,7 @@ def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypa
 
 
 def test_a_checkpoint_that_was_deleted_fails_its_check(shop, canned):
-    StreamRecords(canned.lake, CLICKS).write_manifest(first_manifest().with_active(query_id="q"))
+    StreamRecords(canned.lake, CLICKS).write_manifest(first_manifest({}).with_active(query_id="q"))
     result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
     assert checks(result)[f"clicks:{CHECKPOINT_SOUND}"] is False
 

@@ -38,7 +38,7 @@ def run(monkeypatch, capsys):
 def has_run(shop: Shop, stream: StreamName, *, batches: int = 2, generation: int = 1) -> Path:
     """Write what runs of that many batches leave in the lake; return the checkpoint."""
     lake = shop.target.lake
-    first = first_manifest().with_active(query_id=handmade.QUERY_ID, ledger_batch=batches - 1)
+    first = first_manifest({}).with_active(query_id=handmade.QUERY_ID, ledger_batch=batches - 1)
     generations = tuple(replace(first.active, number=number) for number in range(1, generation + 1))
     StreamRecords(lake, stream).write_manifest(Manifest(generations=generations))
     return handmade.stateful(lake.checkpoint(stream, generation), batches)
@@ -106,7 +106,7 @@ def test_a_stream_that_has_never_run(run, shop):
 
 
 def test_a_stream_whose_first_run_ended_before_its_query(run, shop):
-    StreamRecords(shop.target.lake, ORDERS).write_manifest(first_manifest())
+    StreamRecords(shop.target.lake, ORDERS).write_manifest(first_manifest({}))
 
     status, _, err = run("verify", "shop/orders")
 

@@ -94,7 +94,7 @@ class _Rebinding:
         offset = None if entry is None else entry.source(self.name)
         if offset is None or offset.raw is None:
             return ("Nothing of the source was read so far.",), _no_edit
-        if self.now["kind"] == "folder" and offset.kind == "file":
+        if self.now["kind"] == "folder" and offset.kind == "file" and not self.from_beginning:
             return self._to_folder()
         if self.now["kind"] == "kafka" and offset.kind == "kafka":
             return self._to_topics(offset)
@@ -116,16 +116,12 @@ class _Rebinding:
         relocation = Relocation(self.old["path"], self.now["path"])
         options = self.source.options if isinstance(self.source, FileSource) else {}
         present = set(listed_files(self.now["path"], options))
-        if self.from_beginning:
-            return (
-                f"{self.now['path']} is read from its beginning: {counted(len(present), 'file')}.",
-            ), _no_edit
         logged = [file.path for file in logged_files(self.subject.snapshot.checkpoint, self.name)]
         read = {plain_path(relocation.address(address)) for address in logged}
         effects = (
             f"The stream has read {counted(len(logged), 'file')} in {self.old['path']}.",
             f"Read already, by their path below {self.now['path']}: {counted(len(read & present), 'file')}.",
-            f"{len(present - read)} other files there are read.",
+            f"Not read yet: {counted(len(present - read), 'file')}.",
         )
         where = source_folder(self.name)
         return effects, lambda: self.subject.edits.change_source_log(where, relocation.address)

@@ -101,10 +101,10 @@ class Manifest:
         )
 
 
-def first_manifest() -> Manifest:
+def first_manifest(sources: Mapping[str, SourceRecord]) -> Manifest:
     """Return the manifest of a stream that has never run."""
     began = datetime.now(UTC).isoformat(timespec="seconds")
-    return Manifest(generations=(Generation(number=1, began_at=began, why="first run"),))
+    return Manifest(generations=(Generation(number=1, began_at=began, why="first run", sources=sources),))
 
 
 def read_manifest(path: Path, stream: StreamName) -> Manifest | None:

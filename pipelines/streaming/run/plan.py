@@ -100,7 +100,7 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
     return Plan(
         stream=stream,
         snapshot=snapshot,
-        manifest=snapshot.manifest or first_manifest(),
+        manifest=snapshot.manifest or first_manifest({}),
         sources=source_records.updated_sources(stream, snapshot, bound),
         backlog=backlog,
     )
