@@ -8,6 +8,7 @@ from pipelines.streaming.checkpoint import UNPINNED_PARTITIONS, verify
 from pipelines.streaming.errors import CheckpointError, TerminalError
 from pipelines.streaming.records import Snapshot
 from pipelines.streaming.records.manifest import Manifest
+from pipelines.streaming.run.tables import check_sinks
 from pipelines.streaming.sources import Feed
 from pipelines.streaming.target import Target
 
@@ -34,6 +35,7 @@ def check(stream: "Stream", snapshot: Snapshot, bound: Mapping[str, str]) -> Non
 
     Raises:
         CheckpointError: The checkpoint is damaged, missing, or not the one that the table was written with.
+        SchemaChangeError: A sink is another one than its table was written by.
         TerminalError: The target binds a feed to another folder or topic than the checkpoint continues.
     """
     if snapshot.manifest is None:
@@ -42,6 +44,7 @@ def check(stream: "Stream", snapshot: Snapshot, bound: Mapping[str, str]) -> Non
     _check_bindings(stream, snapshot.manifest, bound)
     _check_query_id(stream, snapshot)
     _check_table(stream, snapshot, snapshot.manifest)
+    check_sinks(stream, snapshot)
     _check_checkpoint(stream, snapshot)
 
 
