@@ -53,7 +53,9 @@ class DeltaOverwrite(Sink):
         (
             rows.write.format("delta")
             .mode("overwrite")
-            .option("replaceWhere", "true")  # all rows; without a condition Delta drops the table's clustering
+            .option(
+                "replaceWhere", "true"
+            )  # all rows; without a condition Delta drops the table's clustering
             .option("partitionOverwriteMode", "static")  # whatever the session's conf is
             .option("txnAppId", transaction.app_id)
             .option("txnVersion", str(transaction.version))
