@@ -3,7 +3,7 @@
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.options import QueryOptions
 from pipelines.streaming.pipeline import Pipeline
-from pipelines.streaming.sinks import DeltaAppend, DeltaMerge
+from pipelines.streaming.sinks import DeltaAppend, DeltaMerge, DeltaOverwrite
 from pipelines.streaming.sources import (
     DeltaSource,
     Feed,
@@ -18,6 +18,7 @@ from pipelines.streaming.stream import Stream
 __all__ = [
     "DeltaAppend",
     "DeltaMerge",
+    "DeltaOverwrite",
     "DeltaSource",
     "Expect",
     "Feed",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.names import MAIN_SINK, RESERVED_RULES, valid_argument
-from pipelines.streaming.sinks import Sink
+from pipelines.streaming.options import OutputMode
+from pipelines.streaming.sinks import DeltaAppend, DeltaMerge, DeltaOverwrite, Sink
 from pipelines.streaming.sources import Feed, Source
 from pipelines.streaming.stream import Stream
 
@@ -123,7 +124,9 @@ def ordered_sinks(sink: Sink | Sequence[Sink]) -> tuple[Sink, ...]:
     """
     sinks = (sink,) if isinstance(sink, Sink) else tuple(sink) if isinstance(sink, Sequence) else ()
     if not sinks or not all(isinstance(one, Sink) for one in sinks):
-        raise DefinitionError(f"sink is {sink!r}: give a DeltaAppend, a DeltaMerge, or a list of them.")
+        raise DefinitionError(
+            f"sink is {sink!r}: give a DeltaAppend, a DeltaMerge, a DeltaOverwrite, or a list of them."
+        )
     names = [one.name for one in sinks]
     if len(set(names)) < len(names) or MAIN_SINK not in names:
         raise DefinitionError(
@@ -176,8 +179,31 @@ def check_parts(stream: Stream) -> None:
             f"output_mode is {stream.query.output_mode!r}, which is for aggregations, and a feed with its "
             "quarantine needs a stateless stream. Ingest the feed into one stream and aggregate in another."
         )
-    if stream.query.output_mode != "append" and not stream.is_merge:
+    for sink in stream.sinks:
+        _check_output_mode(stream.query.output_mode, sink)
+
+
+def _check_output_mode(mode: OutputMode, sink: Sink) -> None:
+    """Check that a sink can take the rows of an output mode."""
+    label = "sink" if sink.name == MAIN_SINK else f"sink {sink.name!r}"
+    if mode == "complete" and not isinstance(sink, DeltaOverwrite):
         raise DefinitionError(
-            f"output_mode is {stream.query.output_mode!r}, whose rows replace earlier ones, and an append "
-            "table cannot take them: use DeltaMerge(keys=..., sequence_by=...)."
+            f"output_mode is 'complete', so each batch has the whole result, and the {label} is a "
+            f"{type(sink).__name__}, which would keep rows that have left the result: use DeltaOverwrite()."
+        )
+    if mode == "update" and isinstance(sink, DeltaAppend):
+        raise DefinitionError(
+            f"output_mode is 'update', whose rows replace earlier ones, and the {label} is a DeltaAppend, which "
+            "cannot take them: use DeltaMerge(keys=...)."
+        )
+    if mode != "complete" and isinstance(sink, DeltaOverwrite):
+        raise DefinitionError(
+            f"output_mode is {mode!r}, so a batch has only the rows that are new, and the {label} is a "
+            "DeltaOverwrite, which would keep only those of the last batch: use output_mode='complete', or "
+            "DeltaAppend() or DeltaMerge(keys=...)."
+        )
+    if mode != "update" and isinstance(sink, DeltaMerge) and sink.sequence_by is None:
+        raise DefinitionError(
+            f"output_mode is {mode!r}, and the {label} is a DeltaMerge without sequence_by: changes can arrive in "
+            "any order, so name the column that orders them. Only output_mode='update' is ordered by batch."
         )

@@ -116,6 +116,11 @@ class Stream:
         Raises:
             DefinitionError: The table is not a merge table, so it has no change data feed.
         """
+        if self.query.output_mode == "complete":
+            raise DefinitionError(
+                f"{self.name} is rewritten by every batch (output mode complete): it has no change data feed. "
+                f"Use {self.name.stream}.static() for a snapshot."
+            )
         if not self.is_merge:
             raise DefinitionError(
                 f"{self.name} is an append table: it has no change data feed. "

@@ -305,8 +305,7 @@ def test_changes_of_a_merge_table_stream_without_tombstones(scratch):
             ("a", 1, "insert"),
             ("a", 1, "update_preimage"),
             ("a", 2, "update_postimage"),
-            ("a", 2, "update_preimage"),
-            ("a", 3, "delete"),
+            ("a", 2, "delete"),
         ]
     )
 

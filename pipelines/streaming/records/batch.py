@@ -32,7 +32,11 @@ class BatchRecord:
         started_at: ISO-8601 UTC.
         milliseconds: By phase, in Spark's words (`addBatch`, `walCommit`, ...), `triggerExecution` in total.
         rows_read: Rows that entered the function; of a feed its records, those in quarantine included.
-        rows_written: Rows of the main table's commit.
+        rows_written: Rows of the main table's commit; of a merge those inserted, updated or removed, where a row that
+            is replaced by its tombstone counts once.
+        rows_ignored: Changes that a merge with `sequence_by` ignored because their sequence was not new: not higher
+            than that of the row in the table (`scd_type=1`), or one that the key has already (`scd_type=2`). A
+            change that a newer one in the same batch replaces is not counted. None for other sinks.
         rows_quarantined: Records that went to quarantine.
         rows_dropped: Rows left out by expectations.
         violations: Violations by expectation.
@@ -57,6 +61,7 @@ class BatchRecord:
     milliseconds: Mapping[str, int] = field(default_factory=dict)
     rows_read: int | None = None
     rows_written: int | None = None
+    rows_ignored: int | None = None
     rows_quarantined: int | None = None
     rows_dropped: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)

@@ -53,6 +53,7 @@ class Generation:
         fingerprint: The fingerprint of the plan that ran last.
         confs: The confs that the checkpoint pins, as they were at its first start.
         spark_version: The version that ran last.
+        sinks: What each sink's table was written as, by sink name (`Sink.identity`).
         table_id: The id of the main table, which shows when it was replaced by another one.
         ledger_batch: The last batch that has its line in the ledger; -1 before the first.
         warnings: The warnings about the plan that ran last.
@@ -66,6 +67,7 @@ class Generation:
     fingerprint: str | None = None
     confs: Mapping[str, str] = field(default_factory=dict)
     spark_version: str | None = None
+    sinks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     table_id: str | None = None
     ledger_batch: int = -1
     warnings: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from pipelines.streaming.checkpoint import FileAbsentError, OffsetEntry, read_of
 from pipelines.streaming.delta_log import Commit
 from pipelines.streaming.expectations import OBSERVATION
 from pipelines.streaming.records import BatchRecord, Late
+from pipelines.streaming.sinks.counts import rows_ignored, rows_written
 from pipelines.streaming.sources.source import READ_OBSERVATION
 
 # Stateful operators that count late rows one by one; an aggregation counts groups after a partial aggregation.
@@ -70,7 +71,8 @@ def batch_record(
         started_at=live.get("timestamp") or iso(offsets.timestamp_ms),
         milliseconds=dict(live.get("durationMs") or {}),
         rows_read=_rows_read(live) if rows_read is None else rows_read,
-        rows_written=commit.rows_written if commit else None,
+        rows_written=rows_written(commit, metadata) if commit else None,
+        rows_ignored=rows_ignored(commit, metadata) if commit else None,
         rows_quarantined=metadata.get("rows_quarantined"),
         rows_dropped=dropped if dropped is not None else metadata.get("rows_dropped"),
         violations={

@@ -14,7 +14,7 @@ from pipelines.streaming.errors import (
 )
 from pipelines.streaming.expectations import FAIL_MARK
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.sinks.merge import NULL_KEY_MARK
+from pipelines.streaming.sinks.merge import DUPLICATE_KEY_MARK, NULL_KEY_MARK
 
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _OUTER = {
@@ -109,7 +109,7 @@ def translated(
             )
         return error
     text = _text(error)
-    for translate in (_expectation, _null_key, _lease_lost):
+    for translate in (_expectation, _null_key, _duplicate_key, _lease_lost):
         if known := translate(text, stream):
             return known
     error_class, message = _innermost(text, type(error).__name__)
@@ -177,6 +177,21 @@ def _null_key(text: str, stream: StreamName) -> TidemillError | None:
         lost="No data was lost, and no row of the batch was written.",
         fix="filter such rows, or quarantine them where the feed is ingested.",
         error_class="MERGE_NULL_KEY",
+    )
+
+
+def _duplicate_key(text: str, stream: StreamName) -> TidemillError | None:
+    match = re.search(rf"{DUPLICATE_KEY_MARK}:([^\n]*)", text)
+    if not match:
+        return None
+    columns = re.split(r" SQLSTATE|\s+==", match[1])[0]
+    return TerminalError(
+        f"a batch has two rows with the same {columns.strip()}, the merge's keys, and no order between them.",
+        stream=stream,
+        lost="No data was lost, and no row of the batch was written.",
+        fix="give keys= all columns that the output is grouped by, or name the column that orders changes in "
+        "sequence_by=.",
+        error_class="MERGE_DUPLICATE_KEY",
     )
 
 

@@ -7,6 +7,7 @@ from pipelines.streaming.checkpoint.verify import UNPINNED_PARTITIONS, verify
 from pipelines.streaming.errors import CheckpointError
 from pipelines.streaming.records import Snapshot
 from pipelines.streaming.records.manifest import Manifest
+from pipelines.streaming.run.tables import check_sinks
 
 if TYPE_CHECKING:
     from pipelines.streaming.stream import Stream
@@ -17,12 +18,14 @@ def check(stream: "Stream", snapshot: Snapshot) -> None:
 
     Raises:
         CheckpointError: The checkpoint is damaged, missing, or not the one that the table was written with.
+        SchemaChangeError: A sink is not the one that its table was written by.
     """
     if snapshot.manifest is None:
         _check_untouched(stream, snapshot)
         return
     _check_query_id(stream, snapshot)
     _check_table(stream, snapshot, snapshot.manifest)
+    check_sinks(stream, snapshot)
     _check_checkpoint(stream, snapshot)
 
 

@@ -3,16 +3,27 @@
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipelines.streaming.columns import BATCH, RAW, VIOLATED
+from pipelines.streaming.columns import (
+    BATCH,
+    END_AT,
+    ORIGIN,
+    RAW,
+    START_AT,
+    TABLE_COLUMNS,
+    VIOLATED,
+    refuse_reserved,
+)
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.expectations import observed
 from pipelines.streaming.run.classic import explained, plan_text
 from pipelines.streaming.run.join_bounds import join_findings
 from pipelines.streaming.run.writer import batch_column
+from pipelines.streaming.sinks import DeltaMerge
+from pipelines.streaming.sources import Feed
 from pipelines.streaming.sources.source import SourceContext
 
 if TYPE_CHECKING:
@@ -58,6 +69,7 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
     locations = {str(context.target.lake.root): "<lake>"}
     if stream.feed is None:
         output = _checked(stream(*inputs.values()))
+        refuse_reserved(output.columns, _reserved(stream, inputs.values()), where="the function's output")
         rows = observed(output, stream.expect)
         return Query(
             rows=rows,
@@ -66,7 +78,14 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
             warnings=_checked_joins(stream, rows),
         )
     records = next(iter(inputs.values()))
+    refuse_reserved(
+        _parsed_columns(stream.feed),
+        (*TABLE_COLUMNS, RAW, VIOLATED),
+        where=f"the schema of {stream.feed.describe()}",
+    )
     output = _checked(stream(records.drop(RAW, VIOLATED)))
+    ours = [column for column in TABLE_COLUMNS if column != ORIGIN]
+    refuse_reserved(output.columns, ours, where="the function's output")
     text = plan_text(output, locations)
     before = len(_STATEFUL.findall(plan_text(records, locations)))
     operators = _STATEFUL.findall(text)
@@ -132,6 +151,23 @@ def _checked(output: object) -> "DataFrame":
             f"the function returned {type(output).__name__}, not a DataFrame.", fix="return a DataFrame."
         )
     return output  # type: ignore[return-value]
+
+
+def _reserved(stream: "Stream", inputs: "Iterable[DataFrame]") -> list[str]:
+    """Return the columns that the output must not have.
+
+    The validity of another stream's versions passes through a function, unless the stream has versions of its own.
+    """
+    has_versions = any(isinstance(sink, DeltaMerge) and sink.scd_type == 2 for sink in stream.sinks)  # noqa: PLR2004
+    known = set() if has_versions else {column for rows in inputs for column in rows.columns}
+    return [column for column in TABLE_COLUMNS if column not in known.intersection((START_AT, END_AT))]
+
+
+def _parsed_columns(feed: Feed) -> list[str]:
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(feed.value.schema or "value STRING")
+    return schema.fieldNames() if isinstance(schema, StructType) else []
 
 
 def pinned_confs(confs: Mapping[str, str]) -> dict[str, str]:

@@ -152,12 +152,18 @@ class StreamRun:
         generation = self._recorder.generation
         starts = new_readers.starting_points(self.stream, self.target.lake, self._tail(), generation.sources)
         built = query.build(self.stream, SourceContext(spark, self.target, pins, starts), generation.number)
+        if self._tail().latest_commit is None:
+            self._recorder.update(table_id=None)  # a table that was never written may be recreated
         for sink in self.stream.sinks:
             self.lease.check()
             tables.prepare(spark, sink, self._snapshot.records.table(sink.name), built.output)
         table = self._snapshot.records.sink_table(None)
         self._recorder.update(
             table_id=None if table is None else table.table_id,
+            sinks={
+                **self._recorder.generation.sinks,
+                **{sink.name: sink.identity for sink in self.stream.sinks},
+            },
             fingerprint=built.fingerprint,
             warnings=built.warnings,
             spark_version=spark.version,

@@ -1,34 +1,58 @@
 """Tables before a run: created when missing, widened by new columns, refused when they do not fit."""
 
 import json
+import shutil
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
+from pipelines.streaming.columns import DELETED
 from pipelines.streaming.errors import SchemaChangeError, TerminalError
 from pipelines.streaming.names import quoted
+from pipelines.streaming.records import Snapshot
 from pipelines.streaming.sinks import Sink
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructField, StructType
 
+    from pipelines.streaming.stream import Stream
+
 _EXPIRY = "delta.setTransactionRetentionDuration"
+
+
+def check_sinks(stream: "Stream", snapshot: Snapshot) -> None:
+    """Check that the tables of a stream were written as its sinks are declared now.
+
+    Raises:
+        SchemaChangeError: The kind of a sink, its keys, or what orders and dates its rows has changed.
+    """
+    recorded = {} if snapshot.manifest is None else snapshot.manifest.active.sinks
+    for sink in stream.sinks:
+        before, path = recorded.get(sink.name), snapshot.records.table(sink.name)
+        if before is not None and dict(before) != sink.identity and _was_written(path):
+            raise _other_sink(path, _described(before), sink)
 
 
 def prepare(spark: "SparkSession", sink: Sink, path: Path, output: "StructType") -> None:
     """Make a sink's table ready for an output with these columns.
 
-    New columns are added (they are NULL in the rows that are there). Every other change is refused.
+    New columns are added (they are NULL in the rows that are there). Every other change is refused, unless the table
+    never had a row or a batch: it is then recreated.
 
     Raises:
-        SchemaChangeError: A column is missing or has another type, or is new and `merge_schema` is off.
+        SchemaChangeError: A column is missing or has another type, or is new and `merge_schema` is off; or the table
+            belongs to another kind of sink.
         TerminalError: The table forgets transactions, so a repeat could count twice.
     """
-    from pyspark.sql.types import StructType
-
     schema = sink.table_schema(output)
     table = delta_log.open_table(path)
+    if table is not None and not _fits(table, sink, schema) and not _was_written(path):
+        # Another schema in the same log would stop each reader, because readers begin at version 0.
+        shutil.rmtree(path)
+        table = None
     if table is None:
         columns = ", ".join(map(_column, schema.fields))
         spark.sql(f"CREATE TABLE delta.{quoted(str(path))} ({columns}) USING delta {sink.create_options()}")
@@ -39,7 +63,9 @@ def prepare(spark: "SparkSession", sink: Sink, path: Path, output: "StructType")
             "batch would be counted twice.",
             fix=f"ALTER TABLE delta.{quoted(str(path))} UNSET TBLPROPERTIES ('{_EXPIRY}')",
         )
-    new = new_columns(StructType.fromJson(json.loads(table.schema().to_json())), schema, path)
+    columns_now = _schema(table)
+    _check_kind(columns_now.names, schema.names, sink, path)
+    new = new_columns(columns_now, schema, path)
     if new and not getattr(sink, "merge_schema", True):
         raise SchemaChangeError(
             f"the output has the new column {new[0].name!r}, and the sink has merge_schema=False.",
@@ -75,3 +101,45 @@ def new_columns(table: "StructType", output: "StructType", path: Path) -> "list[
 
 def _column(field: "StructField") -> str:
     return f"{quoted(field.name)} {field.dataType.simpleString()}"
+
+
+def _schema(table: "DeltaTable") -> "StructType":
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(table.schema().to_json()))
+
+
+def _fits(table: "DeltaTable", sink: Sink, schema: "StructType") -> bool:
+    """Return whether a table has exactly these columns, and the sink's partitions."""
+    partitions = list(getattr(sink, "partition_by", ()))
+    columns = list(map(_column, _schema(table).fields))
+    return columns == list(map(_column, schema.fields)) and table.metadata().partition_columns == partitions
+
+
+def _was_written(path: Path) -> bool:
+    """Return whether a table ever had a row or a batch; True where its log no longer shows the beginning."""
+    if delta_log.read_commit(path, 0) is None:
+        return delta_log.open_table(path) is not None
+    return any(commit.adds_rows or commit.transactions for commit in delta_log.commits(path, 0))
+
+
+def _check_kind(table: Collection[str], schema: Collection[str], sink: Sink, path: Path) -> None:
+    """Refuse a table of another kind of sink, as its columns show: a manifest may not have recorded the sink."""
+    is_merge = DELETED in table
+    if is_merge != (DELETED in schema):
+        raise _other_sink(path, "a DeltaMerge" if is_merge else "a sink that does not merge", sink)
+
+
+def _other_sink(path: Path, before: str, sink: Sink) -> SchemaChangeError:
+    return SchemaChangeError(
+        f"the table {path} was written by {before}, and the sink is now {_described(sink.identity)}: the rows that "
+        "are there would be read wrongly.",
+        fix="declare the sink as it was; or declare a stream of a new name with the new sink, which fills its table "
+        "from the sources; or move the stream's table, checkpoint, control and ledger folders away to rebuild it.",
+    )
+
+
+def _described(identity: Mapping[str, object]) -> str:
+    """Return a recorded sink as it is declared: `DeltaMerge(keys=['id'], sequence_by='seq', scd_type=1)`."""
+    fields = (f"{name}={value!r}" for name, value in identity.items() if name != "kind" and value is not None)
+    return f"{identity.get('kind')}({', '.join(fields)})"

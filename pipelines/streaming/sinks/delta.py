@@ -31,10 +31,8 @@ class DeltaAppend(Sink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for what, columns in (("partition_by", self.partition_by), ("cluster_by", self.cluster_by)):
-            object.__setattr__(self, what, column_names(columns, what=f"DeltaAppend: {what}"))
-        if self.partition_by and self.cluster_by:
-            raise DefinitionError("DeltaAppend: a table has partition_by or cluster_by, not both.")
+        for what, columns in layout_columns("DeltaAppend", self.partition_by, self.cluster_by).items():
+            object.__setattr__(self, what, columns)
 
     @property
     def native(self) -> bool:
@@ -74,6 +72,19 @@ def column_names(columns: object, *, what: str) -> tuple[str, ...]:
     if not all(isinstance(column, str) and column for column in columns) or len(set(columns)) < len(columns):
         raise DefinitionError(f"{what} is {list(columns)!r}: give each column's name once.")
     return tuple(columns)
+
+
+def layout_columns(kind: str, partition_by: object, cluster_by: object) -> dict[str, tuple[str, ...]]:
+    """Return the columns of a sink's layout by field.
+
+    Raises:
+        DefinitionError: A field is not a list of column names, or both have columns.
+    """
+    fields = {"partition_by": partition_by, "cluster_by": cluster_by}
+    columns = {what: column_names(names, what=f"{kind}: {what}") for what, names in fields.items()}
+    if all(columns.values()):
+        raise DefinitionError(f"{kind}: a table has partition_by or cluster_by, not both.")
+    return columns
 
 
 def layout(partition_by: Sequence[str], cluster_by: Sequence[str]) -> str:

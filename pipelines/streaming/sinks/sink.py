@@ -4,7 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pipelines.streaming.names import MAIN_SINK, valid_rule_name
 
@@ -27,6 +27,7 @@ class CommitMetadata:
         rows_quarantined: Records that went to quarantine.
         rows_dropped: Rows left out by expectations, where foreachBatch counted them.
         violations: Violations by expectation, likewise.
+        merge_order: How a merge orders changes: by its sequence column, or by batch; None for other sinks.
     """
 
     batch_id: int | None
@@ -36,6 +37,7 @@ class CommitMetadata:
     rows_quarantined: int | None = None
     rows_dropped: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)
+    merge_order: Literal["sequence", "batch"] | None = None
 
     def to_json(self) -> str:
         """Return the metadata as JSON."""
@@ -78,6 +80,11 @@ class Sink(ABC):
     def reads_rows_once(self) -> bool:
         """Whether `write` executes the plan of the rows exactly once."""
         return self.native
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What the rows of its table depend on, as JSON: a table of another identity cannot be continued."""
+        return {"kind": type(self).__name__}
 
     @abstractmethod
     def table_schema(self, output: "StructType") -> "StructType":

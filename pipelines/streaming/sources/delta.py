@@ -136,7 +136,7 @@ class StreamReading(Source):
         return f"{self.stream} ({self.mode})"
 
     def load(self, context: SourceContext, name: str) -> "DataFrame":
-        """Return the table's rows, without tombstones: in the change feed they are deletes."""
+        """Return the table's rows, without tombstones."""
         table = context.target.lake.table(self.stream)
         if self.mode == "static":
             rows = snapshot(context, str(table), context.pins[name])
@@ -176,9 +176,5 @@ def _limited(
 
 
 def _without_tombstones(changes: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as F
-
-    became_tombstone = F.col(DELETED) & (F.col("_change_type") == "update_postimage")
-    return changes.withColumn(
-        "_change_type", F.when(became_tombstone, F.lit("delete")).otherwise(F.col("_change_type"))
-    ).where(f"NOT {DELETED} OR _change_type = 'delete'")
+    """Return the changes of what readers of the table see; the sink writes none across (sinks/changes.py)."""
+    return changes.where(f"NOT {DELETED}")

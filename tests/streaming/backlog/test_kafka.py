@@ -152,7 +152,7 @@ def test_a_topic_made_anew_with_fewer_partitions(broker, topic):
 def test_messages_that_retention_removed_are_named(broker, topic):
     expired(broker, topic, 0, before=2)
 
-    with pytest.raises(DataLossError, match=r"Offsets 1 to 1 \(at most 1 messages\) are lost"):
+    with pytest.raises(DataLossError, match=r"Offsets 1 to 1 \(at most 1 message\) are lost"):
         waiting(broker, topic, read_to(topic, 1, 1))
     assert waiting(broker, topic, read_to(topic, 2, 1)).count == 1
     assert waiting(broker, topic).count == 2  # nothing is lost to a stream that begins
