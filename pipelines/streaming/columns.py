@@ -43,7 +43,7 @@ TABLE_COLUMNS = (ORIGIN, BATCH, DELETED, START_AT, END_AT)
 
 
 def refuse_reserved(columns: Iterable[str], reserved: Iterable[str], *, where: str) -> None:
-    """Refuse columns of the user that have the name of one of ours, in any case of letters.
+    """Refuse columns of the user that have a reserved name, in any case of letters.
 
     Args:
         columns: The user's columns.

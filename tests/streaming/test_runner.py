@@ -34,6 +34,7 @@ from pipelines.streaming.errors import (
 from pipelines.streaming.records import StreamRecords, lease
 from pipelines.streaming.run import pipeline_run, progress
 from pipelines.streaming.run.batch_record import commit_metadata
+from pipelines.streaming.run.status import status_of
 from pipelines.streaming.target import FolderBinding
 from pipelines.streaming.testing import multiset
 from tests.leases import held
@@ -622,3 +623,14 @@ def test_the_ledger_has_a_line_for_every_batch(scratch):
     assert second.delta_version == delta_log.latest_version(scratch.lake.table(orders.name))
     assert not second.reconstructed
     assert second.milliseconds["triggerExecution"] > 0
+
+
+def test_a_setting_that_the_checkpoint_keeps_is_a_warning_in_the_run_and_in_the_status(scratch):
+    orders = ingest(query=QueryOptions(shuffle_partitions=1))
+    assert scratch.run(orders, [[order(1)]])[0].warnings == ()
+    changed = ingest(query=QueryOptions(shuffle_partitions=3))
+    [result] = scratch.run(changed, [[order(2)]])
+    assert len(result.warnings) == 1
+    assert "shuffle_partitions is declared as 3 and the checkpoint keeps 1" in result.warnings[0]
+    assert status_of(changed, scratch.target).warnings == result.warnings
+    assert scratch.rows(changed, "order_id") == multiset([("o1",), ("o2",)])

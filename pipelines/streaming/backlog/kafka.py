@@ -13,6 +13,7 @@ from pipelines.streaming.backlog.count import Backlog
 from pipelines.streaming.checkpoint import SourceOffset
 from pipelines.streaming.checkpoint.format.source_log import source_folder
 from pipelines.streaming.errors import DataLossError, TerminalError
+from pipelines.streaming.plurals import counted
 from pipelines.streaming.sources import KafkaSource
 from pipelines.streaming.target import KafkaCluster
 
@@ -205,6 +206,6 @@ def _out_of_range(
     return DataLossError(
         f"{where} begins at offset {first}, and the checkpoint continues at offset {at}: retention removed "
         "messages before they were read.",
-        lost=f"Offsets {at} to {first - 1} (at most {first - at} messages) are lost to this stream.",
+        lost=f"Offsets {at} to {first - 1} (at most {counted(first - at, 'message')}) are lost to this stream.",
         fix=_WAYS,
     )

@@ -233,6 +233,7 @@ class PipelineRun:
             table_version=delta_log.latest_version(snapshot.records.table()),
             generation=snapshot.generation,
             reason="nothing new",
+            warnings=decision.warnings,
         )
 
     def _canceled_result(

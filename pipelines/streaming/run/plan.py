@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.backlog import Backlog, backlog_of
+from pipelines.streaming.options import pinned_differences
 from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.records.manifest import Manifest, SourceRecord, first_manifest
 from pipelines.streaming.run import source_records
@@ -36,6 +37,15 @@ class Plan:
     manifest: Manifest
     sources: Mapping[str, SourceRecord] = field(default_factory=dict)
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the stream's author may not expect, one sentence each."""
+        pinned = dict(self.manifest.active.confs)
+        if self.snapshot.tail.latest_offset is not None:
+            pinned |= self.snapshot.tail.latest_offset.conf
+        differences = pinned_differences(pinned, self.stream.query.declared_confs)
+        return (*differences, *self.manifest.active.warnings)
 
     @property
     def idle(self) -> bool:

@@ -31,6 +31,11 @@ class Recorder:
         self._progress: dict[int, Mapping[str, Any]] = {}
 
     @property
+    def manifest(self) -> Manifest:
+        """The manifest as it is now."""
+        return self._manifest
+
+    @property
     def generation(self) -> Generation:
         """The active generation as the manifest has it."""
         return self._manifest.active

@@ -57,7 +57,7 @@ def status_of(stream: "Stream", target: "Target") -> Status:
     except TidemillError as error:
         status = replace(status, state=_faulty(status, error), reasons=[str(error)])
     else:
-        status = replace(status, backlog=decision.backlog)
+        status = replace(status, backlog=decision.backlog, warnings=decision.warnings)
         if snapshot.manifest is not None and snapshot.manifest.last_run.get("outcome") == "failed":
             reason = snapshot.manifest.last_run.get("error") or "its last run failed"
             status = replace(status, state="failed", reasons=[reason])
@@ -84,7 +84,6 @@ def _recorded(status: Status, snapshot: Snapshot) -> Status:
         last_batch=None if commit is None else commit.batch_id,
         watermark_ms=snapshot.next_watermark_ms,
         state_rows=None if newest is None else newest.state_rows,
-        warnings=snapshot.manifest.active.warnings,
     )
 
 

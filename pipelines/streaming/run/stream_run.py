@@ -10,7 +10,7 @@
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import Tail, read_tail_or_empty
 from pipelines.streaming.errors import CanceledError, TerminalError, TidemillError
-from pipelines.streaming.records import Snapshot
+from pipelines.streaming.plurals import counted
+from pipelines.streaming.records import BatchRecord, Snapshot
 from pipelines.streaming.records.lease import Lease
 from pipelines.streaming.records.pins import Pins
 from pipelines.streaming.run import classic, new_readers, query, relocation, repair, tables
@@ -263,6 +264,20 @@ class StreamRun:
             raise
         self._recorder.complete()
 
+    def _warnings(self, batches: tuple[BatchRecord, ...]) -> tuple[str, ...]:
+        """Return what the stream's author may not expect, one sentence each."""
+        plan = replace(self.plan, manifest=self._recorder.manifest)
+        ignored = sum(batch.rows_ignored or 0 for batch in batches)
+        if not ignored or self.stream.query.output_mode != "update":
+            return plan.warnings
+        return (
+            *plan.warnings,
+            (
+                f"{counted(ignored, 'update')} of its output did not raise sequence_by and changed nothing in the table. "
+                "Fix: leave sequence_by out, and the newest batch wins."
+            ),
+        )
+
     def _result(self, seconds: float) -> StreamResult:
         snapshot = self._snapshot.records.snapshot()
         batches = self._recorder.batches(first=self.first_batch)
@@ -281,5 +296,5 @@ class StreamRun:
             state_rows=stateful[-1].state_rows if stateful else None,
             state_bytes=stateful[-1].state_bytes if stateful else None,
             reason=", ".join(self.plan.reasons),
-            warnings=self._recorder.generation.warnings,
+            warnings=self._warnings(batches),
         )
