@@ -273,7 +273,7 @@ class StreamRun:
         return (
             *plan.warnings,
             (
-                f"{counted(ignored, 'update')} of its output did not raise sequence_by and changed nothing in the table. "
+                f"{counted(ignored, 'update')} of its output did not raise sequence_by and changed nothing. "
                 "Fix: leave sequence_by out, and the newest batch wins."
             ),
         )
