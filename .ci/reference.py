@@ -51,7 +51,7 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
     "Pipelines and streams": {
         "pipelines.streaming": (
             Entry("Pipeline", ("stream",)),
-            Entry("Stream", ("with_watermark", "changes", "static"), created=False),
+            Entry("Stream", ("with_watermark", "limited", "changes", "static"), created=False),
             Entry("Expect"),
             Entry("QueryOptions"),
         ),
@@ -67,7 +67,9 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
             Entry("DeltaSource", ("with_watermark", "static")),
         ),
     },
-    "Sinks": {"pipelines.streaming": (Entry("DeltaAppend"), Entry("DeltaMerge"))},
+    "Sinks": {
+        "pipelines.streaming": (Entry("DeltaAppend"), Entry("DeltaMerge"), Entry("DeltaOverwrite")),
+    },
     "Targets": {
         "pipelines.streaming.target": (
             Entry("Target", ("binding", "cluster")),

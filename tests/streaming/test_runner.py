@@ -418,6 +418,19 @@ def test_an_older_copy_of_the_checkpoint_is_refused(scratch):
         scratch.run(orders, [[order(3)]])
 
 
+def test_an_older_copy_of_the_table_is_refused_and_both_batches_are_named(scratch):
+    orders = ingest()
+    scratch.run(orders, [[order(1)]])
+    table = scratch.lake.table(orders.name)
+    shutil.copytree(table, table.with_name("copy"))
+    scratch.run(orders, [[order(2)]])
+    shutil.rmtree(table)
+    table.with_name("copy").rename(table)
+    with pytest.raises(CheckpointError, match=r"batch 1 .*batch 0|batch 0 .*batch 1"):
+        scratch.run(orders)
+    assert status_of(orders, scratch.target).state == "corrupt"
+
+
 def test_a_changed_binding_is_refused_with_the_way_around(scratch, tmp_path):
     orders = ingest()
     scratch.run(orders, [[order(1)]])
