@@ -99,4 +99,4 @@ def test_an_interrupt_of_a_batch_function_prints_no_stack(project, ended, tmp_pa
         run.wait()
     lines = (tmp_path / "err").read_text().strip().splitlines()
     assert [line.split()[:2] for line in lines[:-1]] == [["canceled", "case/slow"]]
-    assert "Nothing was lost" in lines[-1]
+    assert "No data was lost" in lines[-1]

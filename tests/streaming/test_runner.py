@@ -157,7 +157,7 @@ def test_a_failed_expectation_writes_nothing_and_loses_nothing(scratch):
     strict = [Expect("positive", "amount > 0", on_violation="fail")]
     with pytest.raises(TerminalError, match=r"shop/orders: .*'positive' \(amount > 0\)") as raised:
         scratch.run(ingest(expect=strict), [[order(1), order(2, -1)]])
-    assert "Nothing was lost" in str(raised.value)
+    assert "No data was lost" in str(raised.value)
     lenient = ingest()
     assert scratch.rows(lenient) == Counter()
     scratch.run(lenient)
