@@ -75,7 +75,7 @@ def test_a_landing_folder_that_is_elsewhere_is_refused_until_it_is_accepted(scra
     assert refusal.value.fix.endswith("tidemill rebind shop/lines lines")
 
     change = rebind(LINES, scratch.target, "lines", dry_run=True)
-    assert [effect.split(" ")[0] for effect in change.effects] == ["The", "2", "1"]
+    assert [effect.split(": ")[-1] for effect in change.effects[1:]] == ["2 files.", "1 file."]
     rebind(LINES, scratch.target, "lines")
     scratch.run(LINES)
     assert rows(scratch) == lines("a", "b", "c")

@@ -60,6 +60,7 @@ class Context:
 
     def __init__(self):
         self.spark, self.target, self.pins = Spark(), self, {}
+        self.starts = {"source": "begun"}
         self.lake = self
 
     def cluster(self, _name):

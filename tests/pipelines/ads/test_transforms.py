@@ -207,8 +207,9 @@ def test_each_rule_of_a_feed_is_violated_by_its_own_defect_only(spark, stream):
         "text", stream.feed.value.parsed(F.col("text")).alias("parsed")
     )
 
-    broken = [F.when(violated(sql, guard(parsed)), F.lit(rule)) for rule, sql in rules.items()]
-    made = parsed.select("text", "parsed.*").select("text", F.array_compact(F.array(*broken)).alias("broken"))
+    columns = parsed.select("text", "parsed.*")
+    broken = [F.when(violated(sql, guard(columns)), F.lit(rule)) for rule, sql in rules.items()]
+    made = columns.select("text", F.array_compact(F.array(*broken)).alias("broken"))
 
     assert as_table(made, ["text", "broken"]) == Counter(records)
 
