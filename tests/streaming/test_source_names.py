@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from pipelines.streaming import DeltaAppend, FileSource, Pipeline
-from pipelines.streaming.checkpoint import read_tail, verify
+from pipelines.streaming.checkpoint import read_tail
+from pipelines.streaming.checkpoint.verify import verify
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.lifecycle import accept_new_source, rename_source
 from pipelines.streaming.records import StreamRecords

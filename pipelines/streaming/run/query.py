@@ -65,6 +65,12 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         TerminalError: The function does not return a DataFrame, or a feed's function is stateful.
         Exception: Spark's error about the function.
     """
+    if stream.feed is not None:  # before the feed is loaded: its own columns would be ambiguous
+        refuse_reserved(
+            _parsed_columns(stream.feed),
+            (*TABLE_COLUMNS, RAW, VIOLATED),
+            where=f"the schema of {stream.feed.describe()}",
+        )
     inputs = {name: source.open(context, name) for name, source in stream.sources.items()}
     locations = {str(context.target.lake.root): "<lake>"}
     if stream.feed is None:
@@ -78,11 +84,6 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
             warnings=_checked_joins(stream, rows),
         )
     records = next(iter(inputs.values()))
-    refuse_reserved(
-        _parsed_columns(stream.feed),
-        (*TABLE_COLUMNS, RAW, VIOLATED),
-        where=f"the schema of {stream.feed.describe()}",
-    )
     output = _checked(stream(records.drop(RAW, VIOLATED)))
     ours = [column for column in TABLE_COLUMNS if column != ORIGIN]
     refuse_reserved(output.columns, ours, where="the function's output")
