@@ -20,7 +20,6 @@ from pipelines.streaming.columns import (
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.expectations import observed
 from pipelines.streaming.run.classic import explained, plan_text
-from pipelines.streaming.run.join_bounds import join_findings
 from pipelines.streaming.run.writer import batch_column
 from pipelines.streaming.sinks import DeltaMerge
 from pipelines.streaming.sources import Feed
@@ -123,6 +122,10 @@ def _checked_joins(stream: "Stream", rows: "DataFrame") -> tuple[str, ...]:
     """
     if sum(source.streaming for source in stream.sources.values()) < 2:  # noqa: PLR2004 - two inputs make a join
         return ()
+    from pipelines.streaming.run.join_bounds import (
+        join_findings,
+    )  # its expressions cost an idle run milliseconds
+
     findings = join_findings(explained(rows))
     for finding in findings:
         if finding.kind == "loses_rows":
