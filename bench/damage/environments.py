@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyspark
 
+from pipelines.streaming.cache import cache_root
 from resources.jars import spark_jars
-from resources.jars.location import cache_root
 
 OURS = ".".join(pyspark.__version__.split(".")[:2])
 OLD = "3.5"

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.jars.location import cache_root
+from pipelines.streaming.cache import cache_root
 
 HERE = Path(__file__).parent
 

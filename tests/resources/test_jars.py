@@ -18,10 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli import jars as command
+from pipelines.streaming.cache import cache_root
 from pipelines.streaming.errors import ConfigurationError, TerminalError, TransientError
 from resources.jars import BROKER, SPARK, cache, ivy, sets, spark_jars
 from resources.jars.cache import fetch, inspect, jars_of
-from resources.jars.location import cache_root
 from resources.jars.sets import JarSet
 
 ROOT = Path(sets.__file__).parents[2]
