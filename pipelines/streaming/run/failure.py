@@ -31,7 +31,7 @@ _TRANSIENT = re.compile(
     r"TimeoutException|DisconnectException|NotLeaderOrFollower|NetworkException|BrokerNotAvailable|"
     r"ConnectException|Connection refused|Connection reset|UNAVAILABLE|DEADLINE_EXCEEDED|"
     r"DELTA_CONCURRENT_|ConcurrentAppendException|ConcurrentModificationException|FetchFailed|"
-    r"Py4JNetworkError|No space left on device|Too many open files"
+    r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Py4JNetworkError|No space left on device|Too many open files"
 )
 
 _KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
