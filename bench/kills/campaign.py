@@ -154,7 +154,9 @@ def _check_end(world: World) -> None:
             problems.append(
                 f"{stream.name}: the ledger has the batches {batches}, the checkpoint 0 to {newest}"
             )
-        findings = verify(world.scratch.checkpoint(stream.name)).findings
+        table, checkpoint = records.snapshot().main_table, world.scratch.checkpoint(stream.name)
+        in_table = None if table is None else table.newest_batch
+        findings = verify(checkpoint, level="full", sink_batch=in_table).findings
         problems += [f"{stream.name}: {finding}" for finding in findings if finding.severity == "error"]
     problems += world.differences()
     if problems:
