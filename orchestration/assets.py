@@ -157,6 +157,8 @@ def _report(
         case "idle":
             context.log_event(AssetObservation(key, metadata=idle_metadata(result, now)))
             context.log.info("%s: %s", result.stream, result.reason)
+        case "busy":
+            context.log.info("%s: busy: %s", result.stream, result.reason)
         case "skipped":
             context.log.warning("%s: skipped: %s", result.stream, result.reason)
         case _:

@@ -13,7 +13,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.errors import CanceledError, LeaseLostError, TidemillError
+from pipelines.streaming.errors import CanceledError, LeaseHeldError, LeaseLostError, TidemillError
 from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.lease import Lease
 from pipelines.streaming.run.engine import Engine
@@ -122,9 +122,9 @@ class PipelineRun:
         ]
 
     def _decided(self) -> list[StreamResult]:
-        """Return the results of the streams that need no run: idle ones, and those that cannot run.
+        """Return the results of the streams that need no run: idle and busy ones, and those that cannot run.
 
-        The leases of all others are taken here, before a JVM starts: a second run is refused within a second.
+        The leases of all others are taken here, before a JVM starts: a second run is busy within a second.
         """
         decided = []
         selected: set[StreamName] = set()
@@ -137,8 +137,15 @@ class PipelineRun:
                     continue
                 self._leases[stream.name] = self._records(stream).take_lease(self._run_id)
                 selected.add(stream.name)
+            except LeaseHeldError as error:
+                decided.append(StreamResult(stream=stream.name, outcome="busy", reason=error.what))
             except Exception as error:  # noqa: BLE001 - whatever it is becomes the stream's result
-                decided.append(self._failed(stream, translated(error, stream.name), 0.0))
+                holder = self._records(stream).holder()
+                if holder is None:
+                    decided.append(self._failed(stream, translated(error, stream.name), 0.0))
+                else:  # a checkpoint that another run is writing may look damaged for a moment
+                    reason = f"{holder} holds the lease of this stream."
+                    decided.append(StreamResult(stream=stream.name, outcome="busy", reason=reason))
         return decided
 
     def _put(self, ended: "Queue[StreamResult]", stream: "Stream") -> None:
