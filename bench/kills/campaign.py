@@ -31,7 +31,7 @@ TIDEMILL = Path(sys.executable).with_name("tidemill")
 VICTIMS = ("all", "command", "jvm")
 KILLS_PER_STEP = 4
 FOR_RUN_S = 900
-FOR_END_S = 120  # an orphaned JVM ends when it finds its command gone
+FOR_END_S = 120  # an orphaned JVM ends by itself
 REPORT = ROOT / ".tidemill" / "kills.json"
 
 

@@ -95,8 +95,8 @@ class AdsFiles(World):
     def differences(self) -> Differences:
         """Compare every table with the oracle of `ads`."""
         expected = oracle.expected(self.scratch.landing)
-        found = tables(self.scratch)
-        return [line for table in found for line in _difference(table, found[table], expected[table])]
+        rows = tables(self.scratch)
+        return [line for table in rows for line in _difference(table, rows[table], expected[table])]
 
 
 class AdsKafka(AdsFiles):
