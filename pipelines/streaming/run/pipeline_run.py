@@ -16,6 +16,7 @@ from pipelines.streaming import delta_log
 from pipelines.streaming.errors import CanceledError, LeaseHeldError, LeaseLostError, TidemillError
 from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.lease import Lease
+from pipelines.streaming.run.attempts import failure_position
 from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.failure import translated
 from pipelines.streaming.run.plan import Plan, plan
@@ -264,7 +265,12 @@ class PipelineRun:
         if stream.name in self._leases and not isinstance(error, LeaseLostError):
             manifest = records.manifest()
             if manifest is not None:
-                records.write_manifest(manifest.with_last_run(self._run_id, "failed", str(error)))
+                try:
+                    snapshot = records.snapshot()
+                except TidemillError:
+                    snapshot = None
+                position = failure_position(stream, manifest, snapshot)
+                records.write_manifest(manifest.with_failure(self._run_id, error, position))
         return StreamResult(
             stream=stream.name,
             outcome="failed",
