@@ -31,6 +31,7 @@ from pipelines.streaming.checkpoint.format.source_log import (
     source_folder,
 )
 from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.plurals import counted
 
 _GLOB = re.compile(r"[*?\[{]")
 # Spark 4.2.0 reads the other files of a batch twice when the name of one has such a character.
@@ -129,7 +130,7 @@ def waiting_files(
         len(new) + unread,
         "files",
         os.path.basename(min(new)) if new else "",
-        head=f"{len(present)} files, last {os.path.basename(max(present))}" if present else "0 files",
+        head=f"{counted(len(present), 'file')}, last {os.path.basename(max(present))}" if present else "0 files",
         unread=UnreadFiles(tuple(new)) if new else None,
     )
 
