@@ -121,24 +121,25 @@ def run_streams(
     Returns:
         The results, and whether the run was interrupted.
     """
+    from orchestration.cli.live_view import LiveView
     from pipelines.streaming.run.pipeline_run import PipelineRun
     from resources.engine.engine import SparkEngine
 
     console = progress_console(quiet=quiet)
     engine = SparkEngine(target.spark)
     pipeline_run = PipelineRun(streams, target=target, engine=engine, run_id=run_id, max_parallel=parallel)
+    view = LiveView(console, pipeline_run.live.streams)
     width = max((len(str(stream.name)) for stream in streams), default=0)
     printed = 0
     try:
         with (
             interruptible(),
-            console.status("checking for work to do ...") as progress,
-            closing(pipeline_run.iter_results()) as results,
+            view,
+            closing(pipeline_run.iter_results(on_wait=view.update)) as results,
         ):
             for result in results:
                 _print_result(result, width, console)
                 printed += 1
-                progress.update(f"{printed} of {counted(len(streams), 'stream')} done ...")
             engine.stop()
     except KeyboardInterrupt:
         for result in pipeline_run.finished[printed:]:

@@ -130,7 +130,9 @@ def waiting_files(
         len(new) + unread,
         "files",
         os.path.basename(min(new)) if new else "",
-        head=f"{counted(len(present), 'file')}, last {os.path.basename(max(present))}" if present else "0 files",
+        head=f"{counted(len(present), 'file')}, last {os.path.basename(max(present))}"
+        if present
+        else "0 files",
         unread=UnreadFiles(tuple(new)) if new else None,
     )
 

@@ -19,12 +19,15 @@ from pipelines.streaming.records.lease import Lease
 from pipelines.streaming.run.attempts import failure_position
 from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.failure import translated
+from pipelines.streaming.run.live import Live
 from pipelines.streaming.run.plan import Plan, plan
 from pipelines.streaming.run.results import StreamResult
 from pipelines.streaming.run.stream_run import StreamRun
 from pipelines.streaming.selection import ordered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pipelines.streaming.names import StreamName
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
@@ -48,6 +51,7 @@ class PipelineRun:
 
     Attributes:
         finished: The results so far. After an interrupt every selected stream has one.
+        live: The streams that are running, and how far they are.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class PipelineRun:
         max_parallel: int | None = None,
     ) -> None:
         self.finished: list[StreamResult] = []
+        self.live = Live()
         self._streams = ordered(streams)
         self._target = target
         self._engine = engine
@@ -70,11 +75,16 @@ class PipelineRun:
         self._stream_runs: dict[StreamName, StreamRun] = {}
         self._started: set[StreamName] = set()
 
-    def iter_results(self) -> Generator[StreamResult, None, None]:
+    def iter_results(
+        self, *, on_wait: "Callable[[], None] | None" = None
+    ) -> Generator[StreamResult, None, None]:
         """Run the streams, and yield each one's result as it ends.
 
         An interrupt in the thread that iterates cancels all queries, waits for them a few seconds, and is
         raised again; `finished` then has a result for every stream.
+
+        Args:
+            on_wait: Called a few times per second by that thread while it waits for a result.
         """
         waiting = {stream.name: stream for stream in self._streams}
         ended: Queue[StreamResult] = Queue()
@@ -93,6 +103,8 @@ class PipelineRun:
                 try:
                     result = ended.get(timeout=POLL_SECONDS)
                 except Empty:
+                    if on_wait is not None:
+                        on_wait()
                     continue
                 waiting.pop(result.stream)
                 running.discard(result.stream)
@@ -154,6 +166,7 @@ class PipelineRun:
         try:
             result = self._run(stream)
         finally:
+            self.live.leave(stream.name)
             self._release(stream)
         ended.put(result)
 
@@ -214,6 +227,7 @@ class PipelineRun:
                 lease=self._leases[stream.name],
                 canceled=self._canceled,
                 first_batch=first_batch,
+                live=self.live,
             )
             self._stream_runs[stream.name] = stream_run
             try:

@@ -26,8 +26,9 @@ from pipelines.streaming.records.pins import Pins
 from pipelines.streaming.run import classic, new_readers, query, relocation, repair, tables
 from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.guard import check_edges
+from pipelines.streaming.run.live import Live, expected_batches
 from pipelines.streaming.run.plan import Plan
-from pipelines.streaming.run.progress import RunningQuery
+from pipelines.streaming.run.progress import Progress, RunningQuery
 from pipelines.streaming.run.recorder import Recorder
 from pipelines.streaming.run.results import Outcome, StreamResult
 from pipelines.streaming.run.writer import BatchWriter
@@ -57,6 +58,7 @@ class StreamRun:
         lease: The held lease.
         canceled: Set when the run is asked to stop.
         first_batch: The first batch that counts as one of this run: those of its earlier attempts do.
+        live: Where others see how far it is.
     """
 
     plan: Plan
@@ -66,6 +68,8 @@ class StreamRun:
     lease: Lease
     canceled: Event
     first_batch: int
+    live: Live = field(default_factory=Live)
+    _spark_seconds: float = field(init=False, default=0.0)
     _recorder: Recorder = field(init=False)
     _running: RunningQuery | None = field(init=False, default=None)
 
@@ -97,7 +101,8 @@ class StreamRun:
         self._recorder.complete()
         if self.plan.needs_query:
             self._query()
-        return self._result(time.monotonic() - started)
+        # The first stream of a run waits for Spark to start, which is not its own work.
+        return self._result(time.monotonic() - started - self._spark_seconds)
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -111,7 +116,11 @@ class StreamRun:
         return read_tail_or_empty(self._checkpoint)
 
     def _query(self) -> None:
+        started = time.monotonic()
+        self.live.enter(self.stream.name, "starting Spark")
         spark = self.engine.new()
+        self._spark_seconds = time.monotonic() - started
+        self.live.enter(self.stream.name, "preparing")
         confs = self.stream.query.confs(self.engine.default_partitions())
         for key, value in confs.items():
             spark.conf.set(key, value)
@@ -250,7 +259,9 @@ class StreamRun:
         if self.canceled.is_set():  # starting and stopping a query takes longer than a canceled run has
             raise CanceledError
         started = writer.trigger(**trigger).start()
-        self._running = RunningQuery(started, self._recorder.take)
+        expected = expected_batches(stream.sources, self.plan.backlog)
+        self.live.enter(stream.name, "running", expected_batches=1 if once else expected)
+        self._running = RunningQuery(started, self._take)
         limit = stream.query.max_run
         seconds = limit.total_seconds() if isinstance(limit, timedelta) and not once else None
         try:
@@ -262,6 +273,12 @@ class StreamRun:
                     self._recorder.complete()
             raise
         self._recorder.complete()
+
+    def _take(self, progress: list[Progress]) -> None:
+        """Record batches that have ended, and show them."""
+        self._recorder.take(progress)
+        rows = sum(int(entry.get("numInputRows") or 0) for entry in progress)
+        self.live.add(self.stream.name, batches=len(progress), rows_read=rows)
 
     def _warnings(self, batches: tuple[BatchRecord, ...]) -> tuple[str, ...]:
         """Return what the stream's author may not expect, one sentence each."""
