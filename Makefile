@@ -31,8 +31,8 @@ quick: $(READY) ## run the tests that need no JVM, in less than a minute
 
 # Dagster reads the settings of its instance from DAGSTER_HOME only, so ours are linked into that folder.
 ui: java jars ## start Dagster's UI on http loopback, port 3000
-	@mkdir -p .tidemill/dagster && ln -sf "$(CURDIR)/dagster.yaml" .tidemill/dagster/dagster.yaml
-	DAGSTER_HOME="$(CURDIR)/.tidemill/dagster" $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 $(ARGS)
+	@mkdir -p .tidemill/dagster && ln -sf "$(CURDIR)/resources/dagster/dagster.yaml" .tidemill/dagster/dagster.yaml
+	DAGSTER_HOME="$(CURDIR)/.tidemill/dagster" $(BIN)/dg dev --host 127.0.0.1 $(ARGS)
 
 lint: $(READY) ## run ruff, mypy, the import contracts and the list of banned words; changes nothing
 	$(BIN)/ruff check
