@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help venv python java jars demo test quick ui lint format reference \
-	campaign damage bench lock pin-jars clean
+	campaign damage kills bench lock pin-jars clean
 
 # The first suitable Python; `make demo PYTHON=/path/to/python` names another one.
 IS_SUITABLE = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -57,6 +57,10 @@ damage: java $(READY) ## damage every file of many checkpoints and write docs/da
 	$(BIN)/python -m bench.damage.campaign
 	$(BIN)/python -m bench.damage.campaign --spark 3.5
 	$(BIN)/python -m bench.damage.report
+
+kills: java $(READY) ## kill 100 runs at random moments and compare every table; takes about an hour
+	$(BIN)/tidemill jars fetch --broker
+	$(BIN)/python -m bench.kills.campaign $(ARGS)
 
 bench: java jars ## measure the numbers of docs/performance.md
 	@set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS); done

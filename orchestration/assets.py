@@ -35,6 +35,7 @@ from orchestration.metadata import idle_metadata, result_metadata
 from orchestration.run_tags import job_tags, tag_run
 from orchestration.translator import STREAM, StreamTranslator, stream_specs
 from pipelines.streaming.errors import TidemillError
+from pipelines.streaming.names import StreamName
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.run.pipeline_run import PipelineRun
 from pipelines.streaming.selection import select
@@ -59,12 +60,12 @@ class StreamsResource(ConfigurableResource[Any]):
 
     Attributes:
         spark: The Spark and the target.
-        asset_keys: The asset keys of streams by `<pipeline>/<stream>`, for streams that are no assets of the op;
-            without an entry the name is the key.
+        asset_keys: The asset keys of streams that are no assets of the op; without an entry the stream's name is
+            the key.
     """
 
     spark: ResourceDependency[SparkResource]
-    asset_keys: ResourceDependency[Mapping[str, AssetKey] | None] = None  # type: ignore[assignment] # a descriptor
+    asset_keys: ResourceDependency[Mapping[StreamName, AssetKey] | None] = None  # type: ignore[assignment] # a descriptor
 
     def run(
         self, context: Context, streams: "Iterable[Stream] | None" = None, *, selection: Sequence[str] = ()
@@ -109,7 +110,7 @@ class StreamsResource(ConfigurableResource[Any]):
             raise Failure(description=str(error), allow_retries=error.transient) from None
 
     def _key(self, stream: "Stream") -> AssetKey:
-        known = (self.asset_keys or {}).get(str(stream.name))
+        known = (self.asset_keys or {}).get(stream.name)
         return known or AssetKey([stream.name.pipeline, stream.name.stream])
 
     def _run(
@@ -140,7 +141,7 @@ def streaming_resources(
     target: "ResolvedTarget | None" = None,
     *,
     spark: Any = None,
-    asset_keys: Mapping[str, AssetKey] | None = None,
+    asset_keys: Mapping[StreamName, AssetKey] | None = None,
 ) -> dict[str, Any]:
     """Return the resources `spark` and `streams`, which share one session and the config of a run.
 
@@ -201,7 +202,7 @@ def streaming_assets(
 
 def pipeline_job(
     pipeline: "Pipeline",
-    assets: AssetsDefinition,
+    assets: "AssetsDefinition | Iterable[AssetKey]",
     *,
     target: "Target | None" = None,
     retry_policy: "RetryPolicy | None" = None,
@@ -212,7 +213,7 @@ def pipeline_job(
 
     Args:
         pipeline: The pipeline.
-        assets: Its assets.
+        assets: Its assets, or their keys.
         target: The target, which the runs are tagged with.
         retry_policy: Retries the op; one of the assets takes precedence.
         run_tags: Further tags of the runs, such as a priority or a limit of their duration.
@@ -220,7 +221,7 @@ def pipeline_job(
     """
     return define_asset_job(
         pipeline.name,
-        selection=AssetSelection.assets(assets),
+        selection=AssetSelection.assets(*([assets] if isinstance(assets, AssetsDefinition) else assets)),
         description=pipeline.description,
         executor_def=in_process_executor,
         run_tags={**job_tags(None if target is None else target.name, pipeline.name), **(run_tags or {})},
@@ -283,6 +284,8 @@ def _report(
         case "idle":
             context.log_event(AssetObservation(key, metadata=idle_metadata(result, now)))
             context.log.info("%s: %s", result.stream, result.reason)
+        case "busy":
+            context.log.info("%s: busy: %s", result.stream, result.reason)
         case "skipped":
             context.log.warning("%s: skipped: %s", result.stream, result.reason)
         case _:

@@ -59,8 +59,8 @@ def check_results(
 ) -> Iterator[AssetCheckResult]:
     """Yield the results of a stream's checks after a run.
 
-    A skipped stream has none. A failed stream has those of its checkpoint and of the rule that stopped it;
-    its other rules were not evaluated.
+    A busy or skipped stream has none. A failed stream has those of its checkpoint and of the rule that stopped
+    it; its other rules were not evaluated.
 
     Args:
         stream: The stream.
@@ -69,7 +69,7 @@ def check_results(
         lake: The lake that has its checkpoint.
         now: The current time, which the watermark is compared with.
     """
-    if result.outcome == "skipped":
+    if result.outcome in ("busy", "skipped"):
         return
     for rule in stream.expect:
         if result.outcome in ("updated", "idle") or _stopped_by(rule, result):

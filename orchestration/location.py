@@ -13,6 +13,7 @@ from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions
 from orchestration.assets import streaming_assets
 from orchestration.translator import STREAM, ExternalData, StreamData, StreamTranslator
 from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.names import StreamName
 
 if TYPE_CHECKING:
     from pipelines.streaming import Pipeline
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 class _KeysOfDefs(StreamTranslator):
     """Tidemill's own translator, with the keys that `defs/` has given to streams."""
 
-    def __init__(self, keys: Mapping[str, AssetKey]) -> None:
+    def __init__(self, keys: Mapping[StreamName, AssetKey]) -> None:
         self._keys = keys
 
     def get_asset_spec(self, data: StreamData | ExternalData) -> AssetSpec:
         """Return the spec of one asset."""
         spec = super().get_asset_spec(data)
-        key = self._keys.get(str(data.stream.name)) if isinstance(data, StreamData) else None
+        key = self._keys.get(data.stream.name) if isinstance(data, StreamData) else None
         return spec if key is None else spec.replace_attributes(key=key)
 
 
@@ -52,7 +53,7 @@ class CodeLocation:
             DefinitionError: Two pipelines are built with different translators, and one reads the other.
         """
         keys = stream_keys(specs_of(own.assets))
-        built = {name.partition("/")[0] for name in keys}
+        built = {name.pipeline for name in keys}
         translator = _KeysOfDefs(keys)
         assets = {
             pipeline.name: streaming_assets(pipeline, translator, target=target)
@@ -67,6 +68,16 @@ class CodeLocation:
     def specs(self) -> list[AssetSpec]:
         """The specs of all assets."""
         return [*specs_of(self.own.assets), *specs_of(self.assets.values())]
+
+    @property
+    def keys(self) -> "dict[StreamName, AssetKey]":
+        """The asset keys of all streams."""
+        return stream_keys(self.specs)
+
+    def keys_of(self, pipeline: "Pipeline") -> "dict[StreamName, AssetKey]":
+        """Return the asset keys of a pipeline's streams; `defs/` may have left some of them out."""
+        keys = self.keys
+        return {stream.name: keys[stream.name] for stream in pipeline if stream.name in keys}
 
     @property
     def spark(self) -> Any:
@@ -112,9 +123,11 @@ def specs_of(assets: "Iterable[object] | None") -> list[AssetSpec]:
     return specs
 
 
-def stream_keys(specs: Iterable[AssetSpec]) -> dict[str, AssetKey]:
-    """Return the asset keys of streams by `<pipeline>/<stream>`."""
-    return {str(spec.metadata[STREAM]): spec.key for spec in specs if STREAM in spec.metadata}
+def stream_keys(specs: Iterable[AssetSpec]) -> dict[StreamName, AssetKey]:
+    """Return the asset keys of the streams among assets."""
+    return {
+        StreamName.parse(str(spec.metadata[STREAM])): spec.key for spec in specs if STREAM in spec.metadata
+    }
 
 
 def _others(ours: "Iterable[Any] | None", own: "Iterable[Any] | None") -> list[Any]:
@@ -132,10 +145,10 @@ def _require_dependencies(pipelines: "Iterable[Pipeline]", specs: list[AssetSpec
     dependencies = {spec.key: {dependency.asset_key for dependency in spec.deps} for spec in specs}
     for pipeline in pipelines:
         for stream in pipeline:
-            if (key := keys.get(str(stream.name))) is None:
+            if (key := keys.get(stream.name)) is None:
                 continue
             for upstream in stream.upstreams:
-                wanted = keys.get(str(upstream))
+                wanted = keys.get(upstream)
                 if wanted is not None and wanted not in dependencies[key]:
                     raise DefinitionError(
                         f"it reads {upstream}, whose asset is {wanted.to_user_string()!r}, but its own asset "

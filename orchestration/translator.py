@@ -8,9 +8,9 @@ from dagster import AssetKey, AssetSpec
 
 from orchestration.asset_keys import folder_key, other_key, pattern_key, topic_key
 from orchestration.code_reference import code_reference
-from orchestration.code_version import code_version
 from orchestration.metadata import definition_metadata
 from pipelines.streaming import DeltaSource, Feed, FileSource, KafkaSource
+from pipelines.streaming.code_version import code_version
 from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.sources import StreamReading
 from pipelines.streaming.target import TopicBinding
@@ -166,6 +166,11 @@ def external_assets(
                         spec = translator.get_asset_spec(data)
                         specs[spec.key] = spec
     return list(specs.values())
+
+
+def external_key(source: "Source", translator: StreamTranslator, target: "Target | None") -> AssetKey:
+    """Return the asset key of a source that is one asset, such as a feed."""
+    return translator.get_asset_spec(next(external_data(source, target))).key
 
 
 def external_data(source: "Source", target: "Target | None") -> "Iterator[ExternalData]":

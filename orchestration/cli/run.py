@@ -1,11 +1,13 @@
 """`tidemill run`: runs the streams that have work to do and prints each result."""
 
+import math
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
+from typer.core import TyperCommand
 
 from orchestration.cli.interrupt import exit_interrupted, interruptible
 from orchestration.cli.output import EXIT_PROBLEM, print_json, progress_console
@@ -23,16 +25,27 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
+_FOREVER = "forever"
+
 _COLORS = {
     "updated": "green",
     "idle": "bright_black",
+    "busy": "yellow",
     "failed": "red",
     "skipped": "yellow",
     "canceled": "yellow",
 }
 
 
-@app.command()
+class _RunCommand(TyperCommand):
+    """A command whose option `--wait` may have a value after `=`, and none otherwise, as in GNU's tools."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give a `--wait` without a value the value that stands for no limit."""
+        return super().parse_args(ctx, [f"--wait={_FOREVER}" if arg == "--wait" else arg for arg in args])
+
+
+@app.command(cls=_RunCommand)
 @target_flags
 def run(
     *,
@@ -40,14 +53,27 @@ def run(
         int | None,
         typer.Option(min=1, help="Streams that run at the same time. Default: one per core, at most 4."),
     ] = None,
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[=DURATION]",
+            help="Waits for runs that hold a selected stream, such as --wait or --wait=10m. A stream that is held "
+            "afterwards is busy.",
+        ),
+    ] = None,
     flags: StreamFlags,
 ) -> None:
     """Run the selected streams that have work to do, in dependency order.
 
+    A stream that another run holds is busy, which is no failure: that run does its work.
+
     Exit status: 0, 1 if a stream failed or was skipped, 2 if the settings are wrong, 130 if interrupted.
     """
+    seconds = _wait_seconds(wait)
     target, streams = flags.select()
     run_id = new_run_id()
+    if seconds:
+        _wait(target, streams, seconds, quiet=flags.as_json)
     results, interrupted = run_streams(target, streams, run_id=run_id, parallel=parallel, quiet=flags.as_json)
     try:
         if flags.as_json:
@@ -57,6 +83,27 @@ def run(
             exit_interrupted()
     if any(result.outcome in ("failed", "skipped") for result in results):
         raise typer.Exit(EXIT_PROBLEM)
+
+
+def _wait_seconds(wait: str | None) -> float:
+    from pipelines.streaming.durations import flag_duration
+
+    if wait is None:
+        return 0.0
+    return math.inf if wait == _FOREVER else flag_duration(wait, what="--wait").total_seconds()
+
+
+def _wait(target: "ResolvedTarget", streams: "Sequence[Stream]", seconds: float, *, quiet: bool) -> None:
+    """Wait for other runs of these streams, and show which."""
+    from pipelines.streaming.run.waiting import wait_until_free
+
+    with interruptible(), progress_console(quiet=quiet).status("") as progress:
+        wait_until_free(
+            streams,
+            target.lake,
+            seconds=seconds,
+            on_wait=lambda stream, holder: progress.update(f"{stream.name}: waiting for {holder} ..."),
+        )
 
 
 def new_run_id() -> str:
@@ -145,6 +192,7 @@ def as_document(result: "StreamResult") -> dict[str, Any]:
     return {
         "stream": str(result.stream),
         "outcome": result.outcome,
+        "reason": result.reason,
         "batches": len(result.batches),
         "rows_read": result.total("rows_read"),
         "rows_written": result.total("rows_written"),

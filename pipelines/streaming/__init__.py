@@ -3,6 +3,7 @@
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.options import QueryOptions
 from pipelines.streaming.pipeline import Pipeline
+from pipelines.streaming.run_when import RunWhen
 from pipelines.streaming.sinks import DeltaAppend, DeltaMerge, DeltaOverwrite
 from pipelines.streaming.sources import (
     DeltaSource,
@@ -26,6 +27,7 @@ __all__ = [
     "KafkaSource",
     "Pipeline",
     "QueryOptions",
+    "RunWhen",
     "Stream",
     "from_csv",
     "from_json",

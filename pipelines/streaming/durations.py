@@ -37,6 +37,20 @@ def duration(value: str | timedelta, *, what: str) -> timedelta:
     return total
 
 
+_SHORT = re.compile(r"(\d+)([smhd])")
+_SHORT_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def flag_duration(value: str, *, what: str) -> timedelta:
+    """Return a length of time from a command line: `90s`, `10m`, `2h`, `1d`, or as `duration` takes it.
+
+    Raises:
+        DefinitionError: The string is no length of time.
+    """
+    short = _SHORT.fullmatch(value.strip())
+    return timedelta(**{_SHORT_UNITS[short[2]]: int(short[1])}) if short else duration(value, what=what)
+
+
 def interval(length: timedelta) -> str:
     """Return a timedelta as Spark's interval string, exact to the millisecond."""
     return f"{length // timedelta(milliseconds=1)} milliseconds"

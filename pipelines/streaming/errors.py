@@ -39,7 +39,12 @@ class TidemillError(Exception):
 
     def __str__(self) -> str:
         head = f"{self.stream}: " if self.stream else ""
-        return head + " ".join(filter(None, (self.what, self.lost, self.fix and f"Fix: {self.fix}")))
+        return head + " ".join(filter(None, (self._event, self.lost, self.fix and f"Fix: {self.fix}")))
+
+    @property
+    def _event(self) -> str:
+        """What happened, as the message has it."""
+        return self.what
 
 
 class DefinitionError(TidemillError, ValueError):

@@ -27,6 +27,7 @@ from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.names import RESERVED_PIPELINES, StreamName, valid_name, valid_owner, valid_tag
 from pipelines.streaming.options import QueryOptions
+from pipelines.streaming.run_when import RunWhen
 from pipelines.streaming.sinks import Sink
 from pipelines.streaming.sources import Source
 from pipelines.streaming.stream import Stream
@@ -44,12 +45,16 @@ class Pipeline:
         description: What it is for.
         owners: Who is responsible for its streams, unless a stream has owners of its own.
         tags: Labels of all its streams.
+        run_when: When the backlog of a stream starts a run, unless a stream has a policy of its own.
+        record_idle: Whether Dagster records an idle run as a materialization, unless a stream says otherwise.
     """
 
     name: str
     description: str = ""
     owners: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    run_when: RunWhen = field(default_factory=RunWhen)
+    record_idle: bool = False
     _streams: dict[str, Stream] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -59,6 +64,7 @@ class Pipeline:
         try:
             object.__setattr__(self, "owners", _owners(self.owners))
             object.__setattr__(self, "tags", _tags(self.tags))
+            _run_when(self.run_when)
         except DefinitionError as error:
             raise DefinitionError(f"pipeline {self.name!r}: {error.what}") from None
 
@@ -81,6 +87,8 @@ class Pipeline:
         name: str | None = None,
         owners: Sequence[str] = (),
         tags: Mapping[str, str] | None = None,
+        run_when: RunWhen | None = None,
+        record_idle: bool | None = None,
     ) -> "Callable[[Transform], Stream]":
         """Declare a stream; the function below it is the transform.
 
@@ -92,6 +100,8 @@ class Pipeline:
             name: The stream's name; the default is the function's.
             owners: Who is responsible for it; the default is the pipeline's owners.
             tags: Labels, added to the pipeline's.
+            run_when: When its backlog starts a run; the default is the pipeline's policy.
+            record_idle: Whether Dagster records an idle run as a materialization; the default is the pipeline's.
 
         Returns:
             A decorator that turns the function into the stream.
@@ -117,6 +127,8 @@ class Pipeline:
                     description=underlying(function).description,
                     owners=_owners(owners) or tuple(self.owners),
                     tags={**self.tags, **_tags(tags or {})},
+                    run_when=self.run_when if run_when is None else _run_when(run_when),
+                    record_idle=self.record_idle if record_idle is None else record_idle,
                     declared_at=location_of(function),
                 )
                 check_parts(stream)
@@ -141,6 +153,12 @@ def _owners(owners: Sequence[str]) -> tuple[str, ...]:
     if isinstance(owners, str) or not isinstance(owners, Sequence):
         raise DefinitionError(f"owners is {owners!r}: give a list of e-mail addresses or 'team:<name>'.")
     return tuple(valid_owner(owner) for owner in owners)
+
+
+def _run_when(run_when: RunWhen) -> RunWhen:
+    if not isinstance(run_when, RunWhen):
+        raise DefinitionError(f"run_when is {run_when!r}: give a RunWhen(...).")
+    return run_when
 
 
 def _tags(tags: Mapping[str, str]) -> dict[str, str]:

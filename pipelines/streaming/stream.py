@@ -8,6 +8,7 @@ from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.names import MAIN_SINK, StreamName
 from pipelines.streaming.options import QueryOptions
+from pipelines.streaming.run_when import RunWhen
 from pipelines.streaming.sinks import DeltaMerge, Sink
 from pipelines.streaming.sources import Feed, Source, StreamReading
 from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH
@@ -35,6 +36,9 @@ class Stream:
         description: The function's docstring.
         owners: Who is responsible for it, as Dagster owners (an e-mail address, or `team:name`).
         tags: Labels.
+        run_when: When its backlog starts a run.
+        record_idle: Whether Dagster records a run that found nothing as a materialization, which schedules of
+            readers (`AutomationCondition.on_cron`) and freshness policies count.
         declared_at: `file:line` of the declaration.
     """
 
@@ -47,6 +51,8 @@ class Stream:
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    run_when: RunWhen = field(default_factory=RunWhen)
+    record_idle: bool = False
     declared_at: str = ""
 
     def __call__(self, *inputs: "DataFrame") -> "DataFrame":

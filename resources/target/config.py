@@ -40,6 +40,7 @@ class TargetConfig:
     Attributes:
         lake: The lake's folder or address, as the file has it.
         landing: The folder with one folder per feed.
+        automation: Whether sensors and schedules run as soon as Dagster loads the code location.
         spark: How Spark runs.
         clusters: Kafka clusters by name.
         feeds: Feeds that are bound one by one.
@@ -49,6 +50,7 @@ class TargetConfig:
 
     lake: str | None = None
     landing: Path | None = None
+    automation: bool = False
     spark: SparkSettings = field(default_factory=SparkSettings)
     clusters: Mapping[str, KafkaCluster] = field(default_factory=dict)
     feeds: Mapping[str, Binding] = field(default_factory=dict)
@@ -138,6 +140,7 @@ def _target(name: str, table: Table, notes: Notes, root: Path) -> TargetConfig:
     target = TargetConfig(
         lake=table.string("lake"),
         landing=table.file("landing", root),
+        automation=table.flag("automation"),
         spark=_spark(table.table("spark")),
         clusters=clusters,
         feeds=feeds,

@@ -36,12 +36,14 @@ class ResolvedTarget(Target):
         spark: How Spark runs.
         config: The tidemill.toml it comes from.
         pipeline_entries: The pipelines as the file names them.
+        automation: Whether sensors and schedules run as soon as Dagster loads the code location.
         origins: Where each setting came from, by name.
     """
 
     spark: SparkSettings
     config: Path
     pipeline_entries: tuple[str, ...] = ()
+    automation: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def pipelines(self) -> LoadedPipelines:
@@ -64,6 +66,7 @@ class ResolvedTarget(Target):
             "target": self.name,
             "pipelines": ", ".join(self.pipeline_entries),
             "lake": str(self.lake.root),
+            "automation": str(self.automation).lower(),
         }
         if isinstance(self.default_binding, KafkaCluster):
             values["feeds"] = f"kafka://{self.default_binding.bootstrap}/<feed>"
@@ -136,6 +139,7 @@ def resolve(
         spark=entry.spark,
         config=path,
         pipeline_entries=config.pipelines,
+        automation=entry.automation,
         clusters=clusters,
         feeds=feeds,
         default_binding=default_binding,

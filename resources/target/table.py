@@ -134,6 +134,14 @@ class Table:
         self.fault(key, "must be an integer of at least 1")
         return None
 
+    def flag(self, key: str) -> bool:
+        """Return a boolean; False if the key is missing or wrong."""
+        value = self._value(key)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        self.fault(key, "must be true or false")
+        return False
+
     def scalar(self, key: str) -> str:
         """Return a value as Spark writes confs: a string, with `true` and `false` for booleans."""
         value = self._value(key)

@@ -86,10 +86,13 @@ class Shop:
         binding = {"kind": "folder", "path": f"{self.root}/landing/orders", "from_lake": "../landing/orders"}
         sources = {"events": SourceRecord(binding=binding)}
         manifest = first_manifest(sources).with_active(query_id=query_id, ledger_batch=0)
-        error = str(TerminalError(failed, stream=ORDERS)) if failed else None
-        StreamRecords(lake, ORDERS).write_manifest(
-            manifest.with_last_run("run-1", "failed" if failed else "updated", error)
+        error = TerminalError(failed, stream=ORDERS)
+        ended = (
+            manifest.with_failure("run-1", error, "here")
+            if failed
+            else manifest.with_success("run-1", "updated")
         )
+        StreamRecords(lake, ORDERS).write_manifest(ended)
         record = BatchRecord(
             batch_id=0, run_id="run-1", generation=1, query_id=query_id, started_at="", state_rows=7
         )

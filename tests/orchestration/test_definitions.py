@@ -110,11 +110,12 @@ from orchestration.definitions import defs
 graph = defs.resolve_asset_graph()
 print(json.dumps({
     "assets": sorted(key.to_user_string() for key in graph.materializable_asset_keys),
+    "jobs": [job.name for job in defs.jobs],
     "schedules": [schedule.name for schedule in defs.schedules],
     "sensors": [sensor.name for sensor in defs.sensors],
     "executor": defs.executor.name,
     "resources": sorted(defs.resources),
-    "keys": {name: key.to_user_string() for name, key in defs.resources["streams"].asset_keys.items()},
+    "keys": {str(name): key.to_user_string() for name, key in defs.resources["streams"].asset_keys.items()},
     "pools": sorted({pool for key in graph.materializable_asset_keys for pool in graph.get(key).pools or ()}),
 }))
 """
@@ -140,7 +141,8 @@ def test_what_dg_scaffolds_in_defs_is_loaded_and_takes_precedence(clone):
 
     assert "my_asset" in loaded_clone["assets"]
     assert loaded_clone["schedules"] == ["my_schedule"]
-    assert "my_sensor" in loaded_clone["sensors"]
+    assert {"my_sensor", "ads__backlog"} <= set(loaded_clone["sensors"])
+    assert loaded_clone["jobs"] == ["ads"]
     assert loaded_clone["executor"] == "multiprocess"
     assert {"mine", "spark", "streams"} <= set(loaded_clone["resources"])
     assert "ours/ads/clicks" in loaded_clone["assets"]

@@ -4,10 +4,11 @@ import pytest
 from dagster import AssetSpec, Definitions, in_process_executor, multiprocess_executor, schedule
 
 from orchestration.assets import streaming_assets
-from orchestration.location import CodeLocation, stream_keys
+from orchestration.location import CodeLocation
 from orchestration.translator import StreamData, StreamTranslator
 from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
 from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.names import StreamName
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.target import Target
 
@@ -62,7 +63,7 @@ def test_a_pipeline_that_defs_builds_is_left_out(pipelines, target):
     location = CodeLocation.of(pipelines, own, target)
     assert location.assets == {}
     assert names(location.specs)["ours/audit/seen"] == {"ours/shop/clicks"}
-    assert stream_keys(location.specs)["audit/seen"].to_user_string() == "ours/audit/seen"
+    assert location.keys[StreamName("audit", "seen")].to_user_string() == "ours/audit/seen"
 
 
 def test_a_pipeline_is_read_under_the_keys_that_defs_gave_it(target):

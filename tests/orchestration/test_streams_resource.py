@@ -87,7 +87,7 @@ def test_an_asset_of_your_own_runs_streams_and_reports_them_under_their_own_keys
         yield from streams.run(context, SHOP, selection=["shop/clicks+"])
         yield MaterializeResult(metadata={"after": len(runs)})
 
-    keys = {"shop/totals": AssetKey(["prod", "totals"])}
+    keys = {TOTALS.name: AssetKey(["prod", "totals"])}
     result = run(instance, nightly, resources=streaming_resources(asset_keys=keys))
 
     assert result.success

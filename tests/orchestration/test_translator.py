@@ -9,7 +9,6 @@ import pytest
 from dagster import AssetKey, Definitions
 
 from orchestration.assets import streaming_assets, streaming_resources
-from orchestration.code_version import code_version
 from orchestration.translator import ExternalData, StreamTranslator, external_assets, stream_specs
 from pipelines.streaming import (
     DeltaAppend,
@@ -23,6 +22,7 @@ from pipelines.streaming import (
     QueryOptions,
     from_json,
 )
+from pipelines.streaming.code_version import code_version
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.target import FolderBinding, KafkaCluster, Target, TopicBinding
 
@@ -327,7 +327,7 @@ def test_the_code_version_is_the_same_in_another_process(tmp_path):
     script = tmp_path / "declares.py"
     script.write_text(
         """
-from orchestration.code_version import code_version
+from pipelines.streaming.code_version import code_version
 from pipelines.streaming import *
 
 FEED = Feed("f", from_json("id STRING"), quarantine={"a": "1", "b": "2"})

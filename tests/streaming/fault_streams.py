@@ -7,7 +7,15 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, QueryOptions, from_json
+from pipelines.streaming import (
+    DeltaAppend,
+    DeltaMerge,
+    DeltaOverwrite,
+    Feed,
+    Pipeline,
+    QueryOptions,
+    from_json,
+)
 from tests.small import SMALL
 
 ORDER = "order_id STRING, customer STRING, amount BIGINT, at TIMESTAMP"
@@ -121,6 +129,26 @@ def shop(*, changed: bool = False) -> Pipeline:
     )
     def totals(orders):
         return orders.groupBy("customer").agg(F.count("*").alias("n"), F.sum("amount").alias("amount"))
+
+    # The changes of the totals, added up: their sum is the totals again.
+    @pipeline.stream(
+        source=totals.changes(),
+        sink=DeltaMerge(keys=["customer"]),
+        query=QueryOptions(output_mode="update"),
+    )
+    def followed(changes):
+        is_added = F.col("_change_type").isin("insert", "update_postimage")
+        sign = F.when(is_added, 1).otherwise(-1)
+        return changes.groupBy("customer").agg(
+            F.sum(sign * F.col("n")).alias("n"), F.sum(sign * F.col("amount")).alias("amount")
+        )
+
+    @pipeline.stream(
+        source=orders, sink=DeltaOverwrite(), query=QueryOptions(output_mode="complete"), name="best"
+    )
+    def best(orders):
+        amounts = orders.groupBy("customer").agg(F.sum("amount").alias("amount"))
+        return amounts.orderBy(F.desc("amount")).limit(1)
 
     return pipeline
 

@@ -15,7 +15,7 @@ from resources.dev import supervised
 from resources.engine.launch import application_confs
 from resources.engine.settings import SparkSettings
 from tests.pipelines.ads import oracle
-from tests.pipelines.ads.test_pipeline import ALL, assert_equal, tables
+from tests.pipelines.ads.tables import ALL, assert_equal, tables
 from tests.small import SMALL
 
 

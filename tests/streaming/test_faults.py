@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -19,75 +17,26 @@ from pipelines.streaming.delta_log import latest_version
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch, multiset
+from tests.streaming.fault_oracle import (
+    BAD,
+    ORDERS,
+    OWNERS,
+    PAID_WATERMARK,
+    PAYMENTS,
+    START,
+    WATERMARK,
+    expected_copied,
+    expected_ingest,
+    expected_paid,
+    expected_totals,
+    expected_visits,
+    expected_windows,
+    minute,
+    orders_of,
+)
 from tests.streaming.fault_streams import shop
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-DELAY = timedelta(minutes=10)
-WINDOW = timedelta(minutes=5)
 FOR_KILL = 150  # seconds until a child has come to its point, on a busy machine
-
-
-def minute(number):
-    return START + timedelta(minutes=number)
-
-
-def orders_of(minutes, customers=2):
-    return [
-        {"order_id": f"o{m}", "customer": f"c{m % customers}", "amount": m + 1, "at": minute(m).isoformat()}
-        for m in minutes
-    ]
-
-
-def payments_of(minutes):
-    return [{"order_id": f"o{m}", "paid_at": (minute(m) + timedelta(minutes=2)).isoformat()} for m in minutes]
-
-
-# Two arrivals; the second moves the watermark over windows, sessions and joins of the first.
-FIRST, SECOND = range(10), range(40, 50)
-ORDERS = orders_of(FIRST), orders_of(SECOND)
-PAYMENTS = payments_of(range(0, 10, 3)), payments_of(range(40, 50, 3))
-WATERMARK = minute(max(SECOND)) - DELAY
-PAID_WATERMARK = minute(49 + 2) - DELAY
-
-
-def expected_ingest():
-    return multiset((order["order_id"],) for arrival in ORDERS for order in arrival)
-
-
-def expected_copied():
-    return multiset((order["order_id"], order["amount"]) for arrival in ORDERS for order in arrival)
-
-
-def expected_windows():
-    counts = Counter(START + (minute(m) - START) // WINDOW * WINDOW for m in (*FIRST, *SECOND))
-    return multiset((start, n) for start, n in counts.items() if start + WINDOW <= WATERMARK)
-
-
-def expected_visits():
-    """Orders come each minute, so a customer's visit is a whole arrival; the second is still open."""
-    starts = {customer: minute(customer) for customer in (0, 1)}
-    return multiset((f"c{customer}", start, 5) for customer, start in starts.items())
-
-
-def expected_paid():
-    paid = {p["order_id"]: datetime.fromisoformat(p["paid_at"]) for arrival in PAYMENTS for p in arrival}
-    watermark = min(WATERMARK, PAID_WATERMARK)
-    rows = []
-    for order in (order for arrival in ORDERS for order in arrival):
-        at = datetime.fromisoformat(order["at"])
-        if order["order_id"] in paid:
-            rows.append((order["order_id"], paid[order["order_id"]]))
-        elif at + WINDOW < watermark:
-            rows.append((order["order_id"], None))
-    return multiset(rows)
-
-
-def expected_totals():
-    totals = {}
-    for order in (order for arrival in ORDERS for order in arrival):
-        n, amount = totals.get(order["customer"], (0, 0))
-        totals[order["customer"]] = (n + 1, amount + order["amount"])
-    return multiset((customer, *total) for customer, total in totals.items())
 
 
 class Child:
@@ -177,12 +126,6 @@ def filled(scratch, *streams):
     scratch.run(made["orders"], [ORDERS[1]])
     scratch.run(made["payments"], [PAYMENTS[1]])
 
-
-BAD = {"order_id": "bad", "customer": "c0", "amount": 0, "at": START.isoformat()}
-OWNERS = (
-    [{"customer": c, "owner": f"first of {c}", "seq": 1, "at": START.isoformat()} for c in ("c0", "c1")],
-    [{"customer": "c0", "owner": "second of c0", "seq": 2, "at": minute(30).isoformat()}],
-)
 
 # A kill costs a JVM: `make test` has each point once, `make campaign` all of them.
 campaign = pytest.mark.campaign

@@ -163,6 +163,23 @@ class Client:
             {(at.topic, at.partition): self._result(future).offset for at, future in end.items()},
         )
 
+    def newest_times(self, partitions: Iterable[Partition]) -> list[int]:
+        """Return the newest time of a message of each partition that has one; raise as `topics` does.
+
+        Times are milliseconds since the epoch.
+        """
+        asked = [TopicPartition(topic, number) for topic, number in partitions]
+        if not asked:
+            return []
+        with self._asking():
+            futures = self._admin.list_offsets(
+                {partition: OffsetSpec.max_timestamp() for partition in asked},  # type: ignore[no-untyped-call]
+                request_timeout=_CLIENT_SECONDS,
+            )
+            self._settle(futures.values())
+        times = [int(self._result(future).timestamp) for future in futures.values()]
+        return [milliseconds for milliseconds in times if milliseconds > 0]
+
     @contextmanager
     def _asking(self) -> Iterator[None]:
         """Send one request at a time; translate a failure, and remember it for the streams that follow."""

@@ -11,17 +11,22 @@ the change data feed stays at (head, last file) where the head has change files.
 
 import json
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.streaming.backlog.count import Backlog
+from pipelines.streaming.backlog.count import Backlog, UnreadVersions
 from pipelines.streaming.checkpoint import DeltaOffset, SourceOffset
-from pipelines.streaming.errors import DataLossError, TerminalError
+from pipelines.streaming.durations import duration
+from pipelines.streaming.errors import DataLossError, DefinitionError, TerminalError
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..+")
+_DEFAULT_RETENTION = "30 days"
+# Commits are removed once a day at most; a log with a shorter retention keeps them as long.
+_SOONEST_CLEANUP_SECONDS = 6 * 3600
 _MERGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 
 
@@ -91,9 +96,16 @@ def waiting_versions(
         )
     _check_same_table(folder, at, what)
     if at.is_starting:  # it is in the snapshot that it began with: the rest waits
-        return Backlog(max(1, log.head - at.version + 1), "versions", f"snapshot {at.version}")
+        return Backlog(
+            max(1, log.head - at.version + 1),
+            "versions",
+            f"snapshot {at.version}",
+            head=f"version {log.head}",
+        )
     _check_continues(log, at, what, tolerant=reading.option("failondataloss") == "false")
-    return _from(log, at.version, at.index, reading)
+    # A version of which the reader has read a file was not without data.
+    following = [version for version in log.versions if version > at.version - (at.index < 0)]
+    return _from(log, at.version, at.index, reading) or _without_data(log, following)
 
 
 def _log(folder: Path, what: str) -> _Log:
@@ -119,9 +131,10 @@ def _before_the_first_batch(log: _Log, reading: TableReading) -> Backlog:
     from pipelines.streaming.delta_log import open_table  # delta-rs takes long to load
 
     table = open_table(log.folder)
+    head = f"version {log.head}"
     if table is None or not table.file_uris():
-        return Backlog(0, "versions")
-    return Backlog(log.head + 1, "versions", f"snapshot {log.head}")
+        return Backlog(0, "versions", head=head)
+    return Backlog(log.head + 1, "versions", f"snapshot {log.head}", head=head)
 
 
 def _from(log: _Log, first: int, index: int, reading: TableReading) -> Backlog:
@@ -130,8 +143,52 @@ def _from(log: _Log, first: int, index: int, reading: TableReading) -> Backlog:
         read = index + 1 if version == first else 0
         if _has_unread_files(log.folder, version, read, reading):
             within = "within version" if read > 0 else "version"
-            return Backlog(len(versions) - position, "versions", f"{within} {version}")
-    return Backlog(0, "versions")
+            unread = versions[position:]
+            return Backlog(
+                len(unread),
+                "versions",
+                f"{within} {version}",
+                head=f"version {log.head}",
+                unread=UnreadVersions(log.folder, tuple(unread)),
+            )
+    return Backlog(0, "versions", head=f"version {log.head}")
+
+
+def _without_data(log: _Log, versions: list[int]) -> Backlog:
+    """Return the backlog of a reader that has read all data, from the versions after its position.
+
+    The log's cleanup removes old commits, and a reader whose next commit is missing cannot continue, even if
+    that commit had no data. A run moves the reader to the head, so it is due long before that.
+    """
+    head = f"version {log.head}"
+    if not versions or _age_seconds(log.folder, versions[0]) < _SOONEST_CLEANUP_SECONDS:
+        return Backlog(0, "versions", head=head)
+    age, retention = _age_seconds(log.folder, versions[0]), _log_retention_seconds(log.folder)
+    if age < retention / 4:
+        return Backlog(0, "versions", head=head)
+    detail = f"version {versions[0]} has no data, and is older than a quarter of the log's retention"
+    return Backlog(len(versions), "versions", detail, head=head)
+
+
+def _age_seconds(folder: Path, version: int) -> float:
+    """Return the age of a commit; 0 where its file is missing."""
+    try:
+        return time.time() - (folder / "_delta_log" / f"{version:020d}.json").stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _log_retention_seconds(folder: Path) -> float:
+    """Return how long the table keeps its log (Delta protocol, `delta.logRetentionDuration`)."""
+    from pipelines.streaming.delta_log import open_table  # delta-rs takes long to load
+
+    table = open_table(folder)
+    declared = None if table is None else table.metadata().configuration.get("delta.logRetentionDuration")
+    try:
+        length = duration((declared or _DEFAULT_RETENTION).removeprefix("interval "), what="log retention")
+    except DefinitionError:  # in months, or in a form of its own
+        length = duration(_DEFAULT_RETENTION, what="log retention")
+    return length.total_seconds()
 
 
 def _has_unread_files(folder: Path, version: int, read: int, reading: TableReading) -> bool:

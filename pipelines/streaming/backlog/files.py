@@ -19,7 +19,7 @@ from shlex import quote
 from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote
 
-from pipelines.streaming.backlog.count import Backlog
+from pipelines.streaming.backlog.count import Backlog, UnreadFiles
 from pipelines.streaming.checkpoint import SourceFile, SourceOffset
 from pipelines.streaming.checkpoint.format.folder import Folder
 from pipelines.streaming.checkpoint.format.source_log import (
@@ -124,8 +124,13 @@ def waiting_files(
     else:
         new = [path for path in present if path not in taken]
     _refuse_doubling(new, what)
-    count = len(new) + unread
-    return Backlog(count, "files", os.path.basename(min(new)) if new else "")
+    return Backlog(
+        len(new) + unread,
+        "files",
+        os.path.basename(min(new)) if new else "",
+        head=f"{len(present)} files, last {os.path.basename(max(present))}" if present else "0 files",
+        unread=UnreadFiles(tuple(new)) if new else None,
+    )
 
 
 def _refuse_doubling(files: list[str], what: str) -> None:

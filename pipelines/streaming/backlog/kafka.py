@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.streaming.backlog.cluster import Client, Partition, Topic, client_of
-from pipelines.streaming.backlog.count import Backlog
+from pipelines.streaming.backlog.count import Backlog, UnreadMessages
 from pipelines.streaming.checkpoint import SourceOffset
 from pipelines.streaming.checkpoint.format.source_log import source_folder
 from pipelines.streaming.errors import DataLossError, TerminalError
@@ -72,15 +72,23 @@ def waiting_messages(
             return Backlog(1, "messages", "its first batch was never planned")
         starts = _starts(source, begins, ends) if initial is None else begins | _by_partition(initial)
     waiting: dict[Partition, int] = {}
+    positions: dict[Partition, int] = {}
     for partition in sorted(present):
         first, end = begins[partition], ends[partition]
         # A partition that was added later is read from its first record, whatever startingOffsets is.
         at = starts.get(partition, first) if offset is None else read.get(partition, 0)
         if offset is not None and strict and not first <= at <= end:
             raise _out_of_range(partition, at, first, end, cluster)
-        waiting[partition] = end - (at if first <= at <= end else first)
-    detail = ", ".join(f"{topic}-{number}: {count}" for (topic, number), count in waiting.items() if count)
-    return Backlog(sum(waiting.values()), "messages", detail)
+        positions[partition] = at if first <= at <= end else first
+        waiting[partition] = end - positions[partition]
+    unread = {partition: positions[partition] for partition, count in waiting.items() if count}
+    return Backlog(
+        sum(waiting.values()),
+        "messages",
+        ", ".join(f"{topic}-{number}: {waiting[topic, number]}" for topic, number in unread),
+        head=", ".join(f"{topic}-{number}: {ends[topic, number]}" for topic, number in sorted(present)),
+        unread=UnreadMessages(cluster, unread) if unread else None,
+    )
 
 
 def committed_only(source: KafkaSource, cluster: KafkaCluster) -> bool:

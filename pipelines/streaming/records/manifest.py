@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pipelines.streaming.errors import CheckpointError, TerminalError
+from pipelines.streaming.errors import CheckpointError, TerminalError, TidemillError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records.atomic import replace_file
 
@@ -74,16 +74,39 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """The last run of a stream that had something to do.
+
+    Attributes:
+        run_id: Its id.
+        ended_at: Its end, ISO-8601 UTC.
+        outcome: `updated`, `idle` or `failed`.
+        error: The error of a failed run, for people.
+        transient: Whether a retry can help.
+        position: What the failure depends on (`run/attempts.py`); None for other outcomes.
+        failures: How many runs in a row have failed.
+    """
+
+    run_id: str
+    ended_at: str
+    outcome: str
+    error: str | None = None
+    transient: bool = False
+    position: str | None = None
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What the control folder records about a stream.
 
     Attributes:
         generations: Oldest first; the last one is active.
-        last_run: Run id, end (ISO-8601 UTC), outcome and error of the last run that had something to do.
+        last_run: The last run that had something to do; None before the first has ended.
     """
 
     generations: tuple[Generation, ...]
-    last_run: Mapping[str, str | None] = field(default_factory=dict)
+    last_run: LastRun | None = None
 
     @property
     def active(self) -> Generation:
@@ -95,18 +118,38 @@ class Manifest:
         changed = replace(self.active, **changes)  # type: ignore[arg-type]
         return replace(self, generations=(*self.generations[:-1], changed))
 
-    def with_last_run(self, run_id: str, outcome: str, error: str | None) -> "Manifest":
-        """Return the manifest with the result of the last run."""
-        ended = datetime.now(UTC).isoformat(timespec="seconds")
-        return replace(
-            self, last_run={"run_id": run_id, "ended_at": ended, "outcome": outcome, "error": error}
+    def with_success(self, run_id: str, outcome: str) -> "Manifest":
+        """Return the manifest after a run that did not fail."""
+        return replace(self, last_run=LastRun(run_id=run_id, ended_at=_now(), outcome=outcome))
+
+    def with_failure(self, run_id: str, error: TidemillError, position: str) -> "Manifest":
+        """Return the manifest after a run that failed.
+
+        Args:
+            run_id: The run.
+            error: Its failure.
+            position: What the failure depends on.
+        """
+        failures = 0 if self.last_run is None else self.last_run.failures
+        last_run = LastRun(
+            run_id=run_id,
+            ended_at=_now(),
+            outcome="failed",
+            error=str(error),
+            transient=error.transient,
+            position=position,
+            failures=failures + 1,
         )
+        return replace(self, last_run=last_run)
 
 
 def first_manifest(sources: Mapping[str, SourceRecord]) -> Manifest:
     """Return the manifest of a stream that has never run."""
-    began = datetime.now(UTC).isoformat(timespec="seconds")
-    return Manifest(generations=(Generation(number=1, began_at=began, why="first run", sources=sources),))
+    return Manifest(generations=(Generation(number=1, began_at=_now(), why="first run", sources=sources),))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def read_manifest(path: Path, stream: StreamName) -> Manifest | None:
@@ -135,7 +178,7 @@ def read_manifest(path: Path, stream: StreamName) -> Manifest | None:
         )
     return Manifest(
         generations=tuple(map(_generation, content["generations"])),
-        last_run=content.get("last_run", {}),
+        last_run=LastRun(**last_run) if (last_run := content.get("last_run")) else None,
     )
 
 

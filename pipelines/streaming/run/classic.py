@@ -30,6 +30,12 @@ def use_scheduler_pool(spark: "SparkSession", pool: str) -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
+def release_checkpoint(rows: "DataFrame") -> None:
+    """Free the blocks of a local checkpoint; Spark Connect frees them when the DataFrame is collected."""
+    if is_classic(rows.sparkSession):
+        rows._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: SLF001 - no public way
+
+
 def explained(rows: "DataFrame") -> str:
     """Return the extended explain string of a streaming DataFrame; an empty one where Spark cannot explain it.
 

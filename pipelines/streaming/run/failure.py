@@ -31,8 +31,10 @@ _TRANSIENT = re.compile(
     r"TimeoutException|DisconnectException|NotLeaderOrFollower|NetworkException|BrokerNotAvailable|"
     r"ConnectException|Connection refused|Connection reset|UNAVAILABLE|DEADLINE_EXCEEDED|"
     r"DELTA_CONCURRENT_|ConcurrentAppendException|ConcurrentModificationException|FetchFailed|"
-    r"Py4JNetworkError|No space left on device|Too many open files"
+    r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Py4JNetworkError|No space left on device|Too many open files"
 )
+
+_VERIFY = "tidemill checkpoint verify {stream}   (names the damaged file and its fix)"
 
 _KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
     (
@@ -66,7 +68,7 @@ _KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
             r"|CONCURRENT_STREAM_LOG_UPDATE|STREAMING_STATEFUL_OPERATOR_MISSING"
         ),
         CheckpointError,
-        "tidemill checkpoint verify {stream}   (names the damaged file and its fix)",
+        _VERIFY,
     ),
     (
         re.compile(r"DELTA_FAILED_TO_MERGE_FIELDS|DELTA_METADATA_MISMATCH|_LEGACY_ERROR_TEMP_DELTA_0007"),
@@ -104,9 +106,9 @@ def translated(
     """
     if isinstance(error, TidemillError):
         if error.stream is None:
-            return type(error)(
-                error.what, stream=stream, lost=error.lost, fix=error.fix, error_class=error.error_class
-            )
+            error.stream = str(stream)
+        if isinstance(error, CheckpointError) and not error.fix:
+            error.fix = _VERIFY.format(stream=stream)
         return error
     text = _text(error)
     for translate in (_expectation, _null_key, _duplicate_key, _lease_lost):

@@ -13,9 +13,10 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.errors import CanceledError, LeaseLostError, TidemillError
+from pipelines.streaming.errors import CanceledError, LeaseHeldError, LeaseLostError, TidemillError
 from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.lease import Lease
+from pipelines.streaming.run.attempts import failure_position
 from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.failure import translated
 from pipelines.streaming.run.plan import Plan, plan
@@ -122,9 +123,9 @@ class PipelineRun:
         ]
 
     def _decided(self) -> list[StreamResult]:
-        """Return the results of the streams that need no run: idle ones, and those that cannot run.
+        """Return the results of the streams that need no run: idle and busy ones, and those that cannot run.
 
-        The leases of all others are taken here, before a JVM starts: a second run is refused within a second.
+        The leases of all others are taken here, before a JVM starts: a second run is busy within a second.
         """
         decided = []
         selected: set[StreamName] = set()
@@ -137,8 +138,15 @@ class PipelineRun:
                     continue
                 self._leases[stream.name] = self._records(stream).take_lease(self._run_id)
                 selected.add(stream.name)
+            except LeaseHeldError as error:
+                decided.append(StreamResult(stream=stream.name, outcome="busy", reason=error.what))
             except Exception as error:  # noqa: BLE001 - whatever it is becomes the stream's result
-                decided.append(self._failed(stream, translated(error, stream.name), 0.0))
+                holder = self._records(stream).holder()
+                if holder is None:
+                    decided.append(self._failed(stream, translated(error, stream.name), 0.0))
+                else:  # a checkpoint that another run is writing may look damaged for a moment
+                    reason = f"{holder} holds the lease of this stream."
+                    decided.append(StreamResult(stream=stream.name, outcome="busy", reason=reason))
         return decided
 
     def _put(self, ended: "Queue[StreamResult]", stream: "Stream") -> None:
@@ -257,7 +265,12 @@ class PipelineRun:
         if stream.name in self._leases and not isinstance(error, LeaseLostError):
             manifest = records.manifest()
             if manifest is not None:
-                records.write_manifest(manifest.with_last_run(self._run_id, "failed", str(error)))
+                try:
+                    snapshot = records.snapshot()
+                except TidemillError:
+                    snapshot = None
+                position = failure_position(stream, manifest, snapshot)
+                records.write_manifest(manifest.with_failure(self._run_id, error, position))
         return StreamResult(
             stream=stream.name,
             outcome="failed",

@@ -58,6 +58,12 @@ class Plan:
         return bool(self._query_reasons)
 
     @property
+    def is_urgent(self) -> bool:
+        """Whether a run is due whatever waits: a first run, a repair, or missing ledger lines."""
+        start = self.snapshot.tail.next_start.kind in ("repeat_batch", "no_data_batch")
+        return start or self.snapshot.query_id is None or self.snapshot.ledger_is_behind
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """The reasons to run, in a few words each; empty when the stream is idle."""
         behind = ("the ledger misses lines",) if self.snapshot.ledger_is_behind else ()

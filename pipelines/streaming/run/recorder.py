@@ -78,9 +78,9 @@ class Recorder:
         self._records.ledger.append(self._lines(tail.query_id, missing))
         self.update(ledger_batch=last, query_id=tail.query_id)
 
-    def finish(self, outcome: str, error: str | None = None) -> None:
-        """Record the outcome of the run in the manifest."""
-        self._manifest = self._manifest.with_last_run(self._run_id, outcome, error)
+    def finish(self, outcome: str) -> None:
+        """Record the outcome of a run that did not fail in the manifest."""
+        self._manifest = self._manifest.with_success(self._run_id, outcome)
         self._records.write_manifest(self._manifest)
 
     def batches(self, *, first: int) -> tuple[BatchRecord, ...]:

@@ -7,7 +7,7 @@ from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import BatchRecord, Late
 
-Outcome = Literal["updated", "idle", "failed", "skipped", "canceled"]
+Outcome = Literal["updated", "idle", "busy", "failed", "skipped", "canceled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class StreamResult:
 
     Attributes:
         stream: Its name.
-        outcome: `updated`, `idle`, `failed`, `skipped` or `canceled`.
+        outcome: `updated`, `idle`, `busy` (another run holds its lease), `failed`, `skipped` or `canceled`.
         batches: The micro-batches of this run, oldest first, batches without input included.
         seconds: Wall time, from the lease to the last ledger line.
         watermark_ms: The watermark of the next batch, milliseconds since the epoch; None without one.
@@ -26,7 +26,7 @@ class StreamResult:
         state_rows: Rows in state at the end.
         state_bytes: Memory of the state at the end.
         error: The error of a failed or canceled stream.
-        reason: Why it ran, was skipped or was left idle, in a few words.
+        reason: Why it ran, was skipped, was busy or was left idle, in a few words.
         warnings: What its author may not expect, one sentence each.
     """
 

@@ -58,9 +58,9 @@ def status_of(stream: "Stream", target: "Target") -> Status:
         status = replace(status, state=_faulty(status, error), reasons=[str(error)])
     else:
         status = replace(status, backlog=decision.backlog, warnings=decision.warnings)
-        if snapshot.manifest is not None and snapshot.manifest.last_run.get("outcome") == "failed":
-            reason = snapshot.manifest.last_run.get("error") or "its last run failed"
-            status = replace(status, state="failed", reasons=[reason])
+        last_run = None if snapshot.manifest is None else snapshot.manifest.last_run
+        if last_run is not None and last_run.outcome == "failed":
+            status = replace(status, state="failed", reasons=[last_run.error or "its last run failed"])
         elif snapshot.query_id is not None:
             state: State = "idle" if decision.idle else "behind"
             status = replace(status, state=state, reasons=decision.reasons)
@@ -75,12 +75,12 @@ def _recorded(status: Status, snapshot: Snapshot) -> Status:
     if snapshot.manifest is None:
         return status
     last_run = snapshot.manifest.last_run
-    newest = snapshot.records.ledger.newest_line(last_run.get("run_id"))
+    newest = snapshot.records.ledger.newest_line(None if last_run is None else last_run.run_id)
     commit = snapshot.tail.latest_commit
     return replace(
         status,
         generation=snapshot.generation,
-        last_run_at=last_run.get("ended_at"),
+        last_run_at=None if last_run is None else last_run.ended_at,
         last_batch=None if commit is None else commit.batch_id,
         watermark_ms=snapshot.next_watermark_ms,
         state_rows=None if newest is None else newest.state_rows,

@@ -243,7 +243,6 @@ class StreamRun:
                     repeat=once,
                     ingest=built.ingest,
                     expect=stream.expect if built.ingest is not None else (),
-                    complete=stream.query.output_mode == "complete",
                 )
             )
         trigger = {"once": True} if once else {"availableNow": True}

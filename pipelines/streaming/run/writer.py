@@ -20,6 +20,7 @@ from pipelines.streaming.columns import BATCH, ORIGIN, RAW, VIOLATED
 from pipelines.streaming.errors import CheckpointError
 from pipelines.streaming.expectations import Expect, counts, kept
 from pipelines.streaming.records import StreamRecords, transaction_app_id
+from pipelines.streaming.run.classic import release_checkpoint
 from pipelines.streaming.run.pause import pause_point
 from pipelines.streaming.sinks import Sink
 from pipelines.streaming.sinks.sink import CommitMetadata, Transaction
@@ -46,7 +47,6 @@ class BatchWriter:
         repeat: Whether an earlier run may have left a part of this batch behind.
         ingest: The transform of a feed's records, which runs here, after the quarantine; None elsewhere.
         expect: Rules on the output of `ingest`; elsewhere they are in the query's plan.
-        complete: Whether a batch is the whole result (output mode complete).
     """
 
     records: StreamRecords
@@ -58,7 +58,6 @@ class BatchWriter:
     repeat: bool = False
     ingest: "Callable[..., DataFrame] | None" = None
     expect: tuple[Expect, ...] = ()
-    complete: bool = False
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch."""
@@ -75,15 +74,11 @@ class BatchWriter:
                 self._ingest(rows, query_id, batch_id)
         elif self._reads_once:
             self._write(rows, query_id, batch_id, {})
-        elif self.complete:
-            # Spark cannot cache a sorted result of this mode (`key not found`); a checkpoint runs its own plan.
-            self._write(rows.localCheckpoint(eager=True), query_id, batch_id, {})
         else:
-            with _cached(rows):
-                # Counting runs the whole plan before any write: a write that Delta skips must not leave
-                # partitions of the state uncommitted.
-                rows.count()
-                self._write(rows, query_id, batch_id, {})
+            # The whole plan runs before any write: a write that Delta skips must not leave partitions of the
+            # state uncommitted.
+            with _computed_once(rows) as output:
+                self._write(output, query_id, batch_id, {})
 
     @property
     def _reads_once(self) -> bool:
@@ -105,12 +100,12 @@ class BatchWriter:
         if not self.expect and self._reads_once:
             self._write(output, query_id, batch_id, counted)
             return
-        with _cached(output):
+        with _computed_once(output) as rows:
             if self.expect:
-                violations = _numbers(output.agg(*counts(output, self.expect)))
+                violations = _numbers(rows.agg(*counts(rows, self.expect)))
                 counted["rows_dropped"] = violations.pop("dropped")
                 counted["violations"] = {name.removeprefix("violated_"): n for name, n in violations.items()}
-            self._write(kept(output, self.expect), query_id, batch_id, counted)
+            self._write(kept(rows, self.expect), query_id, batch_id, counted)
 
     def _quarantine(self, refused: "DataFrame", count: int, transaction: Transaction) -> None:
         """Write the batch's refused records; in a repeat they replace those of the earlier attempt."""
@@ -150,6 +145,21 @@ class BatchWriter:
             if sink is not self.sinks[-1]:
                 pause_point("between-sinks", self.records.stream)
         pause_point("after-sink", self.records.stream)
+
+
+@contextmanager
+def _computed_once(rows: "DataFrame") -> "Iterator[DataFrame]":
+    """Yield the rows as one execution of their plan computed them.
+
+    A cache would not do. Delta optimizes the source of a MERGE before it looks for cached plans, so it computes
+    random values and the current time again, and Spark cannot cache a sorted result of the output mode complete
+    (`key not found`).
+    """
+    computed = rows.localCheckpoint(eager=True)
+    try:
+        yield computed
+    finally:
+        release_checkpoint(computed)
 
 
 @contextmanager

@@ -105,14 +105,16 @@ def _has_more(text: "Column", options: Mapping[str, str]) -> "Column":
     """Return whether a string has more than one JSON value: `from_json` ignores what follows the first."""
     from pyspark.sql import functions as F
 
-    # Nothing can follow where the only brace that closes is the last character. It is so in most records, and
+    # Nothing can follow where the first brace that closes is the last character. It is so in most records, and
     # this needs no second parse.
-    closing = F.length(text) - F.length(F.replace(text, F.lit("}")))
-    whole = (closing == 1) & F.rtrim(text, F.lit(" \t\r\n")).endswith("}")
-    # One value is the only element of an array, and the first of two; a string that closes the array itself is
-    # not both.
+    whole = F.octet_length(F.substring_index(text, "}", 1)) == F.octet_length(text) - 1
+    # One value is the only element of an array, and the first of two; a string that closes the array itself,
+    # which takes a bracket, is not both.
     alone, first = F.concat(F.lit("["), text, F.lit("\n]")), F.concat(F.lit("["), text, F.lit("\n,0]"))
-    strict = F.json_array_length(alone).eqNullSafe(1) & F.json_array_length(first).eqNullSafe(2)
+    closes_none = ~F.contains(text, F.lit("]"))
+    strict = F.json_array_length(alone).eqNullSafe(1) & (
+        closes_none | F.json_array_length(first).eqNullSafe(2)
+    )
     # `from_json` takes more than strict JSON does, such as NaN, and comments where an option allows them.
     options = {**options, "mode": "PERMISSIVE"}
     elements = [F.size(F.from_json(array, "array<string>", options)) for array in (alone, first)]

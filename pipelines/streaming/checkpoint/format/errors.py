@@ -31,8 +31,9 @@ class CheckpointFormatError(CheckpointError):
         self.code = code
         super().__init__(what, lost=UNCHANGED, fix=fix)
 
-    def __str__(self) -> str:
-        return f"{self.where}: {super().__str__()}"
+    @property
+    def _event(self) -> str:
+        return f"{self.where}: {self.what}"
 
 
 class FileAbsentError(CheckpointFormatError):

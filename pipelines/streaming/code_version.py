@@ -11,7 +11,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ LENGTH = 12
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
+@lru_cache(maxsize=4096)  # the source of a module does not change within a process
 def code_version(stream: "Stream") -> str:
     """Return a short hash, the same in every process, on every host and in every version of Python.
 

@@ -1,0 +1,1 @@
+"""Random SIGKILLs of real runs, until every table equals its oracle."""

@@ -1,0 +1,101 @@
+"""How much a backlog is in rows, files and bytes, and how old.
+
+This costs more than a count: the size of every unread file, the actions of every unread commit, and for Kafka one
+unread message per partition. Only a policy with conditions and a status view need it.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from pipelines.streaming.backlog.count import Backlog, UnreadFiles, UnreadMessages, UnreadVersions
+from pipelines.streaming.errors import TidemillError
+from pipelines.streaming.run_when import Amount, moment
+
+
+def amount_of(backlogs: Iterable[Backlog]) -> Amount:
+    """Return how much waits in some sources together.
+
+    Data that disappears meanwhile does not count. A broker that does not answer leaves the ages unknown.
+    """
+    total = _Total()
+    for backlog in backlogs:
+        match backlog.unread:
+            case UnreadFiles():
+                _add_files(total, backlog.unread)
+            case UnreadMessages():
+                total.rows.append(backlog.count)
+                _add_message_times(total, backlog.unread)
+            case UnreadVersions():
+                _add_versions(total, backlog.unread)
+    return total.amount()
+
+
+@dataclass(slots=True)
+class _Total:
+    rows: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    bytes: list[int] = field(default_factory=list)
+    times: list[datetime] = field(default_factory=list)
+
+    def amount(self) -> Amount:
+        return Amount(
+            rows=sum(self.rows) if self.rows else None,
+            files=sum(self.files) if self.files else None,
+            bytes=sum(self.bytes) if self.bytes else None,
+            oldest_at=min(self.times, default=None),
+            newest_at=max(self.times, default=None),
+        )
+
+
+def _add_files(total: _Total, unread: UnreadFiles) -> None:
+    total.files.append(len(unread.paths))
+    for path in unread.paths:
+        try:
+            status = os.stat(path)  # noqa: PTH116 - `Path` costs several times as much, and there may be many
+        except OSError:
+            continue
+        total.bytes.append(status.st_size)
+        total.times.append(moment(status.st_mtime_ns // 1_000_000))
+
+
+def _add_message_times(total: _Total, unread: UnreadMessages) -> None:
+    from pipelines.streaming.backlog.message_times import first_unread_ms, newest_ms
+
+    try:
+        times = [*first_unread_ms(unread), *newest_ms(unread)]
+    except TidemillError:
+        return
+    total.times += map(moment, times)
+
+
+def _add_versions(total: _Total, unread: UnreadVersions) -> None:
+    for version in unread.versions:
+        commit = unread.folder / "_delta_log" / f"{version:020d}.json"
+        try:
+            rows, size = _added(commit)
+            written = commit.stat().st_mtime_ns
+        except FileNotFoundError:
+            continue
+        total.bytes.append(size)
+        total.times.append(moment(written // 1_000_000))
+        if rows is not None:
+            total.rows.append(rows)
+
+
+def _added(commit: Path) -> tuple[int | None, int]:
+    """Return the rows and the bytes of the files that a commit adds; no rows where a file has no statistics."""
+    rows: int | None = 0
+    size = 0
+    with commit.open(encoding="utf-8") as lines:
+        for line in lines:
+            add = json.loads(line).get("add") if line.strip() else None
+            if add is None or not add.get("dataChange"):
+                continue
+            size += add["size"]
+            records = json.loads(add.get("stats") or "{}").get("numRecords")
+            rows = None if rows is None or records is None else rows + records
+    return rows, size
