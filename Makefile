@@ -94,9 +94,11 @@ $(READY): requirements.lock pyproject.toml | python
 	$(BIN)/uv pip install --quiet --python .venv --offline --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lock: $(READY) ## write requirements.lock from pyproject.toml; ARGS=--upgrade updates every package
+lock: $(READY) ## write requirements.lock and deploy/postgres.lock; ARGS=--upgrade updates every package
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --generate-hashes \
 		--python-version 3.11 --group dev $(ARGS) --output-file requirements.lock pyproject.toml
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-deps \
+		--python-version 3.11 $(ARGS) --output-file deploy/postgres.lock deploy/postgres.in
 
 pin-jars: java $(READY) ## write the checksums of the jars, after an edit of resources/jars/*.ivy.xml
 	$(BIN)/python -m resources.jars.pin

@@ -85,7 +85,7 @@ class CodeLocation:
         return (self.own.resources or {}).get("spark")
 
     def merged(self, ours: Definitions) -> Definitions:
-        """Return the definitions of `defs/` and ours, without those of ours that `defs/` defines as well."""
+        """Return the definitions of `defs/` and ours, where `defs/` takes precedence."""
         own = self.own
         keys = {spec.key for spec in specs_of(own.assets)}
         return Definitions.merge(

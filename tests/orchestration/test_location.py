@@ -30,8 +30,8 @@ def pipelines() -> list[Pipeline]:
     """A pipeline, one that reads it, and one that the first reads in turn."""
     shop, audit = Pipeline("shop"), Pipeline("audit")
     clicks = shop.stream(source=FEED, sink=DeltaAppend(), name="clicks")(lambda e: e)
-    seen = audit.stream(source=clicks, sink=DeltaAppend(), name="seen")(lambda rows: rows)
-    shop.stream(source=seen, sink=DeltaAppend(), name="back")(lambda rows: rows)
+    copied = audit.stream(source=clicks, sink=DeltaAppend(), name="seen")(lambda rows: rows)
+    shop.stream(source=copied, sink=DeltaAppend(), name="back")(lambda rows: rows)
     return [shop, audit]
 
 

@@ -195,11 +195,11 @@ def test_the_op_and_the_job_take_what_dagster_offers(instance):
     called = []
 
     @success_hook
-    def tell(context):
+    def record(context):
         called.append(context.op.name)
 
     policy = RetryPolicy(max_retries=2)
-    assets = streaming_assets(SHOP, pool="cluster", retry_policy=policy, op_tags={"cpu": "2"}, hooks={tell})
+    assets = streaming_assets(SHOP, pool="cluster", retry_policy=policy, op_tags={"cpu": "2"}, hooks={record})
     assert assets.op.pool == "cluster"
     assert assets.op.retry_policy == policy
     assert assets.op.tags["cpu"] == "2"
@@ -209,7 +209,7 @@ def test_the_op_and_the_job_take_what_dagster_offers(instance):
     plain = streaming_assets(SHOP)
     defs = Definitions(
         assets=[plain],
-        jobs=[pipeline_job(SHOP, plain, retry_policy=policy, run_tags={"team": "web"}, hooks={tell})],
+        jobs=[pipeline_job(SHOP, plain, retry_policy=policy, run_tags={"team": "web"}, hooks={record})],
         resources=streaming_resources(),
     )
     resolved = defs.resolve_job_def("shop")
