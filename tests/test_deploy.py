@@ -1,11 +1,16 @@
 """The image and the compose file fit the repository and each other. No Docker is needed, and none is started."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from dagster import DagsterInstance
+from dagster._cli import create_dagster_cli
+from dagster._daemon.cli import create_dagster_daemon_cli
+from dagster_webserver.cli import create_dagster_webserver_cli
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -85,10 +90,27 @@ def test_the_lock_of_the_image_has_hashes_and_names_no_server():
     )
 
 
+def test_dagster_accepts_the_command_of_each_container():
+    commands = [
+        json.loads(re.search(r"CMD (\[.*?\])", DOCKERFILE.replace("\\\n", ""), re.DOTALL)[1]),
+        COMPOSE["services"]["code"]["healthcheck"]["test"][1:],
+        COMPOSE["services"]["daemon"]["command"],
+        COMPOSE["services"]["webserver"]["command"],
+    ]
+    programs = {
+        "dagster": create_dagster_cli(),
+        "dagster-daemon": create_dagster_daemon_cli(),
+        "dagster-webserver": create_dagster_webserver_cli(),
+    }
+    for program, *arguments in commands:  # an unknown option fails before the help is printed
+        result = CliRunner().invoke(programs[program], [*arguments, "--help"])
+        assert result.exit_code == 0, result.output
+
+
 def test_what_the_dockerfile_copies_and_calls_exists():
     for path in re.findall(r"deploy/[\w.]+", DOCKERFILE):
         assert (ROOT / path).exists(), path
-    module = re.search(r'"--python-module", "([\w.]+)"', DOCKERFILE)[1]
+    module = re.search(r'"--module-name", "([\w.]+)"', DOCKERFILE)[1]
     assert (ROOT / f"{module.replace('.', '/')}.py").exists()
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
     assert {".venv", ".tidemill", "deploy/.env"} <= set(ignored)
