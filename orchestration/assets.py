@@ -76,6 +76,9 @@ class StreamsResource(ConfigurableResource[Any]):
         runs all the streams; they become materializations of their own assets.
 
         ```python
+        from dagster import AssetExecutionContext, MaterializeResult, asset
+        from orchestration.assets import StreamsResource
+
         @asset
         def nightly(context: AssetExecutionContext, streams: StreamsResource):
             yield from streams.run(context, selection=["ads/impressions+"])

@@ -52,7 +52,7 @@ class CodeLocation:
         Raises:
             DefinitionError: Two pipelines are built with different translators, and one reads the other.
         """
-        keys = stream_keys(specs_of(own.assets))
+        keys = keys_by_stream(specs_of(own.assets))
         built = {name.pipeline for name in keys}
         translator = _KeysOfDefs(keys)
         assets = {
@@ -72,7 +72,7 @@ class CodeLocation:
     @property
     def keys(self) -> "dict[StreamName, AssetKey]":
         """The asset keys of all streams."""
-        return stream_keys(self.specs)
+        return keys_by_stream(self.specs)
 
     def keys_of(self, pipeline: "Pipeline") -> "dict[StreamName, AssetKey]":
         """Return the asset keys of a pipeline's streams; `defs/` may have left some of them out."""
@@ -123,7 +123,7 @@ def specs_of(assets: "Iterable[object] | None") -> list[AssetSpec]:
     return specs
 
 
-def stream_keys(specs: Iterable[AssetSpec]) -> dict[StreamName, AssetKey]:
+def keys_by_stream(specs: Iterable[AssetSpec]) -> dict[StreamName, AssetKey]:
     """Return the asset keys of the streams among assets."""
     return {
         StreamName.parse(str(spec.metadata[STREAM])): spec.key for spec in specs if STREAM in spec.metadata
@@ -141,7 +141,7 @@ def _require_dependencies(pipelines: "Iterable[Pipeline]", specs: list[AssetSpec
     Raises:
         DefinitionError: Two pipelines are built with different translators, and one reads the other.
     """
-    keys = stream_keys(specs)
+    keys = keys_by_stream(specs)
     dependencies = {spec.key: {dependency.asset_key for dependency in spec.deps} for spec in specs}
     for pipeline in pipelines:
         for stream in pipeline:

@@ -136,6 +136,14 @@ def stream_specs(
     return specs
 
 
+def stream_keys(
+    pipeline: "Pipeline", translator: StreamTranslator | None = None
+) -> dict["StreamName", AssetKey]:
+    """Return the asset keys of a pipeline's streams, in the order of their declaration."""
+    specs = stream_specs(pipeline, translator or StreamTranslator(), None)
+    return {name: spec.key for name, spec in specs.items()}
+
+
 def _key_elsewhere(reading: StreamReading, translator: StreamTranslator, target: "Target | None") -> AssetKey:
     """Return the key of a stream of another pipeline."""
     if reading.definition is None:
