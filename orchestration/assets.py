@@ -79,6 +79,7 @@ class StreamsResource(ConfigurableResource[Any]):
         from dagster import AssetExecutionContext, MaterializeResult, asset
         from orchestration.assets import StreamsResource
 
+
         @asset
         def nightly(context: AssetExecutionContext, streams: StreamsResource):
             yield from streams.run(context, selection=["ads/impressions+"])
