@@ -36,7 +36,7 @@ class Tick:
 
     Attributes:
         groups: What should run.
-        decisions: The decision about every stream that was looked at.
+        decisions: The decision about every candidate.
         covered: Streams that are due and that a run in progress covers, with that run.
     """
 

@@ -58,20 +58,37 @@ def status(flags: StreamFlags) -> None:
 def as_document(status: "Status") -> dict[str, Any]:
     """Return one stream as `status --json` prints it.
 
-    `backlog` counts the unread files, messages or table versions of all sources that trigger the stream; it is
+    `backlog` counts the unread files, messages and table versions of all sources that trigger the stream; it is
     null where a source could not be read.
     """
-    waiting = None if status.backlog is None else sum(backlog.count for backlog in status.backlog.values())
     return {
         "stream": status.stream,
         "state": status.state,
-        "backlog": waiting,
+        "reason": " ".join(status.reasons),
+        "backlog": _backlog(status),
+        "running_batch": status.running_batch,
         "watermark": _watermark(status),
         "last_batch": status.last_batch,
         "last_run_at": status.last_run_at,
         "generation": status.generation,
         "state_rows": status.state_rows,
         "warnings": list(status.warnings),
+    }
+
+
+def _backlog(status: "Status") -> dict[str, Any] | None:
+    if status.backlog is None:
+        return None
+    counts = {"files": 0, "messages": 0, "versions": 0}
+    for backlog in status.backlog.values():
+        counts[backlog.unit] += backlog.count
+    amount = status.waiting
+    oldest = None if amount is None else amount.oldest_at
+    return {
+        **counts,
+        "rows": None if amount is None else amount.rows,
+        "bytes": None if amount is None else amount.bytes,
+        "oldest_at": None if oldest is None else oldest.isoformat(timespec="seconds"),
     }
 
 
@@ -109,9 +126,15 @@ def _cells(status: "Status") -> tuple[str, ...]:
         "?" if backlogs is None else ", ".join(backlogs),
         _to_the_minute(_watermark(status)),
         _to_the_minute(status.last_run_at),
-        "" if status.last_batch is None else str(status.last_batch),
+        _batch(status),
         "" if status.state_rows is None else f"{status.state_rows:,}",
     )
+
+
+def _batch(status: "Status") -> str:
+    if status.running_batch is not None:
+        return f"{status.running_batch} runs"
+    return "" if status.last_batch is None else str(status.last_batch)
 
 
 def _to_the_minute(time: str | None) -> str:

@@ -124,7 +124,7 @@ class RunWhen:
         return max(timedelta(0), last_ended_at + self.at_most_every - now)
 
     def _compared(self, amount: Amount, now: datetime) -> list[tuple[bool, str]]:
-        """Return whether each condition that can be measured is reached, and a text about it."""
+        """Return whether each condition that can be measured is reached, and how far it is."""
         compared = []
         for name, singular in (("rows", "row"), ("files", "file"), ("bytes", "byte")):
             least, present = getattr(self, name), getattr(amount, name)

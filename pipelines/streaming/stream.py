@@ -37,7 +37,7 @@ class Stream:
         owners: Who is responsible for it, as Dagster owners (an e-mail address, or `team:name`).
         tags: Labels.
         run_when: When its backlog starts a run.
-        record_idle: Whether Dagster records a run that found nothing as a materialization, which schedules of
+        record_idle: Whether Dagster adds a materialization for an idle run, which schedules of
             readers (`AutomationCondition.on_cron`) and freshness policies count.
         declared_at: `file:line` of the declaration.
     """

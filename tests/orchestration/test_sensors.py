@@ -143,7 +143,7 @@ def test_a_feed_is_observed_when_it_changes(shop, instance):
     (observation,) = first.asset_events
     assert observation.asset_key == FEED_KEY
     assert observation.metadata["tidemill/lag_files"].value == 0
-    assert observation.metadata["tidemill/head"].value == "1 files, last a.json"
+    assert observation.metadata["tidemill/head"].value == "1 file, last a.json"
     assert evaluated(shop, instance, cursor=first.cursor).asset_events == []
     shop.land("b.json")
     (observation,) = evaluated(shop, instance, cursor=first.cursor).asset_events

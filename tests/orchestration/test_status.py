@@ -17,6 +17,9 @@ def shop(tmp_path, monkeypatch):
     return Shop.make(tmp_path, monkeypatch)
 
 
+NOTHING = {"files": 0, "messages": 0, "versions": 0, "rows": None, "bytes": None, "oldest_at": None}
+
+
 def run(*arguments: str):
     return CliRunner().invoke(app, list(arguments))
 
@@ -31,10 +34,14 @@ def status(*arguments: str) -> dict:
 def test_a_stream_that_has_never_run(shop):
     shop.land("a.json")
 
-    assert status() == {
+    stream = status()
+    assert stream["backlog"].pop("oldest_at")
+    assert stream == {
         "stream": "shop/orders",
         "state": "never_run",
-        "backlog": 1,
+        "reason": "",
+        "backlog": {"files": 1, "messages": 0, "versions": 0, "rows": None, "bytes": 9},
+        "running_batch": None,
         "watermark": None,
         "last_batch": None,
         "last_run_at": None,
@@ -53,7 +60,9 @@ def test_an_idle_stream(shop):
     assert stream == {
         "stream": "shop/orders",
         "state": "idle",
-        "backlog": 0,
+        "reason": "",
+        "backlog": NOTHING,
+        "running_batch": None,
         "watermark": "1970-01-01T00:01:00.000+00:00",
         "last_batch": 0,
         "generation": 1,
@@ -66,14 +75,17 @@ def test_a_stream_that_is_behind(shop):
     shop.has_run("a.json")
     shop.land("b.json", "c.json")
 
-    assert (status()["state"], status()["backlog"]) == ("behind", 2)
+    assert (status()["state"], status()["backlog"]["files"]) == ("behind", 2)
+    assert status()["backlog"]["bytes"] == 18
+    assert status()["backlog"]["oldest_at"]
+    assert status()["reason"] == "2 files in events"
 
 
 def test_a_batch_that_was_killed_is_behind_without_new_input(shop):
     checkpoint = shop.has_run("a.json")
     (checkpoint / "commits/0").unlink()
 
-    assert (status()["state"], status()["backlog"]) == ("behind", 0)
+    assert (status()["state"], status()["backlog"]) == ("behind", NOTHING)
 
 
 def test_a_running_stream(shop):
@@ -81,7 +93,19 @@ def test_a_running_stream(shop):
 
     with held(shop.target.lake.control(ORDERS) / "lease", ORDERS, "run-2"):
         assert status()["state"] == "running"
+        assert "run run-2 (process" in status()["reason"]
+        assert status()["running_batch"] is None
     assert status()["state"] == "idle"
+
+
+def test_the_batch_that_is_running_is_shown(shop):
+    checkpoint = shop.has_run("a.json")
+    offsets = (checkpoint / "offsets/0").read_text(encoding="utf-8")
+    (checkpoint / "offsets/1").write_text(offsets, encoding="utf-8")
+
+    with held(shop.target.lake.control(ORDERS) / "lease", ORDERS, "run-2"):
+        assert (status()["state"], status()["running_batch"]) == ("running", 1)
+        assert "1 runs" in run("shop/orders").stdout
 
 
 def test_a_failed_stream_reports_why_and_exits_1(shop):

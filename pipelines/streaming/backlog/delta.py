@@ -10,6 +10,7 @@ the change data feed stays at (head, last file) where the head has change files.
 """
 
 import json
+import os
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -110,7 +111,7 @@ def waiting_versions(
 
 def _log(folder: Path, what: str) -> _Log:
     try:
-        names = [path.name for path in (folder / "_delta_log").iterdir()]
+        names = os.listdir(folder / "_delta_log")  # noqa: PTH208 - `Path` costs five times as much per name
     except (FileNotFoundError, NotADirectoryError):
         names = []
     except OSError as error:

@@ -6,14 +6,16 @@ The listing is Spark's (`InMemoryFileIndex`, `HadoopFSUtils.shouldFilterOutPathN
 """
 
 # `Path` costs several times as much per name as `os` does, and there may be hundreds of thousands.
-# ruff: noqa: PTH100, PTH111, PTH113, PTH119, PTH207
+# ruff: noqa: PTH100, PTH111, PTH113, PTH116, PTH119, PTH207
 
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from shlex import quote
 from urllib.parse import quote as percent_encoded
@@ -29,6 +31,7 @@ from pipelines.streaming.checkpoint.format.source_log import (
     source_folder,
 )
 from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.plurals import counted
 
 _GLOB = re.compile(r"[*?\[{]")
 # Spark 4.2.0 reads the other files of a batch twice when the name of one has such a character.
@@ -112,23 +115,24 @@ def waiting_files(
             fix="give this user the right to read it, or correct the target.",
         ) from None
     last = None if offset is None else offset.log_offset
-    taken: set[str] = set()
-    unread = 0  # logged by a batch that was killed before it was planned: the next batch takes them
-    for file in logged_files(checkpoint, name):
-        address = file.path if relocation is None else relocation.address(file.path)
-        taken.add(plain_path(address))
-        unread += last is None or file.entry > last
+    logged = _logged(checkpoint, name, relocation)
+    # Logged by a batch that was killed before it was planned: the next batch takes them.
+    unread = sum(
+        count for part in logged for entry, count in part.counts.items() if last is None or entry > last
+    )
     if chosen.get("filenameonly", "").lower() == "true":
-        names = {os.path.basename(path) for path in taken}
+        names = {os.path.basename(path) for part in logged for path in part.paths}
         new = [path for path in present if os.path.basename(path) not in names]
     else:
-        new = [path for path in present if path not in taken]
+        new = [path for path in present if not any(path in part.paths for part in logged)]
     _refuse_doubling(new, what)
     return Backlog(
         len(new) + unread,
         "files",
         os.path.basename(min(new)) if new else "",
-        head=f"{len(present)} files, last {os.path.basename(max(present))}" if present else "0 files",
+        head=f"{counted(len(present), 'file')}, last {os.path.basename(max(present))}"
+        if present
+        else "0 files",
         unread=UnreadFiles(tuple(new)) if new else None,
     )
 
@@ -155,6 +159,55 @@ def listed_files(path: str, options: Mapping[str, str]) -> list[str]:
         pattern=chosen.get("pathglobfilter"),
     )
     return listing.files(os.path.abspath(os.path.expanduser(plain_path(path))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """The files of one entry of a file source's log.
+
+    Attributes:
+        paths: Their paths, without scheme and escapes.
+        counts: How many of them each batch of the source logged.
+    """
+
+    paths: frozenset[str]
+    counts: Mapping[int, int]
+
+    @classmethod
+    def of(cls, files: Iterable[SourceFile], relocation: Relocation | None = None) -> "_Logged":
+        paths: set[str] = set()
+        counts: Counter[int] = Counter()
+        for file in files:
+            paths.add(plain_path(file.path if relocation is None else relocation.address(file.path)))
+            counts[file.entry] += 1
+        return cls(frozenset(paths), counts)
+
+
+def _logged(checkpoint: Path | None, name: str, relocation: Relocation | None) -> list[_Logged]:
+    """Return what a file source has logged.
+
+    An entry with all files of the past is parsed once per process, because sensors ask every few seconds: Spark
+    never changes one.
+    """
+    if relocation is not None:
+        return [_Logged.of(logged_files(checkpoint, name), relocation)]
+    if checkpoint is None or not (checkpoint / "sources").is_dir():
+        return []
+    folder, log = Folder.at(checkpoint), source_folder(name)
+    logged = []
+    for entry in needed_entries(log_entries(folder.names(log))):
+        where = f"{log}/{entry.name}"
+        if entry.compact:
+            status = os.stat(checkpoint / where)
+            logged.append(_compact(str(checkpoint), where, status.st_size, status.st_mtime_ns))
+        else:
+            logged.append(_Logged.of(read_entry(folder, where)))
+    return logged
+
+
+@lru_cache(maxsize=512)
+def _compact(checkpoint: str, where: str, _size: int, _modified_ns: int) -> _Logged:
+    return _Logged.of(read_entry(Folder.at(Path(checkpoint)), where))
 
 
 def logged_files(checkpoint: Path | None, name: str) -> Iterator[SourceFile]:

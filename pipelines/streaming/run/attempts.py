@@ -1,4 +1,4 @@
-"""When a failed stream may be tried again.
+"""When a stream that failed may run again.
 
 A terminal failure is repeated by every run until the code, the checkpoint or what the manifest records about the
 sources changes; a transient one is worth a retry, after a pause that doubles.

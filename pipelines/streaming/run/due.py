@@ -131,7 +131,7 @@ def _planned(plan: Plan, *, now: datetime, conditions: bool) -> Decision:
 
 
 def _repeated_failure(stream: "Stream", snapshot: Snapshot, last_run: "LastRun", now: datetime) -> str:
-    """Return why a stream that failed is not tried again now; an empty string if it is."""
+    """Return why a stream that failed does not run again now; an empty string if it is."""
     if last_run.transient:
         left = datetime.fromisoformat(last_run.ended_at) + pause_after(last_run.failures) - now
         return f"retry {last_run.failures} in {left}: {last_run.error}" if left.total_seconds() > 0 else ""

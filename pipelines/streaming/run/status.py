@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from pipelines.streaming.backlog import amount_of
 from pipelines.streaming.errors import CheckpointError, TidemillError
 from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.run.plan import decide
+from pipelines.streaming.run_when import Amount
 
 if TYPE_CHECKING:
     from pipelines.streaming.backlog import Backlog
@@ -27,6 +29,8 @@ class Status:
         reasons: The reasons for the state, for people.
         backlog: The backlog by source; None where a source could not be read.
         watermark_ms: The watermark of the next batch, milliseconds since the epoch; None without one.
+        waiting: How much the backlog is in rows, files and bytes, and how old; None where nothing waits.
+        running_batch: The batch that a run is executing now; None where there is none.
         last_batch: The last committed batch.
         last_run_at: When the last run that had something to do ended, ISO-8601 UTC.
         generation: The generation of its checkpoint.
@@ -39,6 +43,8 @@ class Status:
     reasons: Sequence[str] = ()
     backlog: "Mapping[str, Backlog] | None" = None
     watermark_ms: int | None = None
+    waiting: Amount | None = None
+    running_batch: int | None = None
     last_batch: int | None = None
     last_run_at: str | None = None
     generation: int | None = None
@@ -57,7 +63,13 @@ def status_of(stream: "Stream", target: "Target") -> Status:
     except TidemillError as error:
         status = replace(status, state=_faulty(status, error), reasons=[str(error)])
     else:
-        status = replace(status, backlog=decision.backlog, warnings=decision.warnings)
+        waiting = [backlog for backlog in decision.backlog.values() if backlog]
+        status = replace(
+            status,
+            backlog=decision.backlog,
+            waiting=amount_of(waiting) if waiting else None,
+            warnings=decision.warnings,
+        )
         last_run = None if snapshot.manifest is None else snapshot.manifest.last_run
         if last_run is not None and last_run.outcome == "failed":
             status = replace(status, state="failed", reasons=[last_run.error or "its last run failed"])
@@ -66,8 +78,19 @@ def status_of(stream: "Stream", target: "Target") -> Status:
             status = replace(status, state=state, reasons=decision.reasons)
     holder = records.holder()
     if holder is not None:  # and a checkpoint that is being written may look damaged for a moment
-        status = replace(status, state="running", reasons=[str(holder)])
+        status = replace(
+            status, state="running", reasons=[str(holder)], running_batch=_running_batch(records)
+        )
     return status
+
+
+def _running_batch(records: StreamRecords) -> int | None:
+    """Return the batch that has offsets and no commit yet."""
+    try:
+        start = records.snapshot().tail.next_start
+    except TidemillError:
+        return None
+    return start.batch_id if start.kind == "repeat_batch" else None
 
 
 def _recorded(status: Status, snapshot: Snapshot) -> Status:
