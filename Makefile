@@ -29,10 +29,11 @@ test: java $(READY) ## run the tests
 quick: $(READY) ## run the tests that need no JVM, in less than a minute
 	$(BIN)/python -m pytest -m "not jvm and not campaign" -n $(WORKERS) $(ARGS)
 
-# Dagster reads the settings of its instance from DAGSTER_HOME only, so ours are linked into that folder.
+# Dagster reads the settings of its instance from DAGSTER_HOME only, so ours are linked into that folder. The check of
+# YAML components comes with a warning about a preview component of dagster-spark; loading the definitions checks them.
 ui: java jars ## start Dagster's UI on http loopback, port 3000
-	@mkdir -p .tidemill/dagster && ln -sf "$(CURDIR)/dagster.yaml" .tidemill/dagster/dagster.yaml
-	DAGSTER_HOME="$(CURDIR)/.tidemill/dagster" $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 $(ARGS)
+	@mkdir -p .tidemill/dagster && ln -sf "$(CURDIR)/resources/dagster/dagster.yaml" .tidemill/dagster/dagster.yaml
+	DAGSTER_HOME="$(CURDIR)/.tidemill/dagster" $(BIN)/dg dev --no-check-yaml --host 127.0.0.1 $(ARGS)
 
 lint: $(READY) ## run ruff, mypy, the import contracts and the list of banned words; changes nothing
 	$(BIN)/ruff check
@@ -94,9 +95,11 @@ $(READY): requirements.lock pyproject.toml | python
 	$(BIN)/uv pip install --quiet --python .venv --offline --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lock: $(READY) ## write requirements.lock from pyproject.toml; ARGS=--upgrade updates every package
+lock: $(READY) ## write requirements.lock and deploy/postgres.lock; ARGS=--upgrade updates every package
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --generate-hashes \
 		--python-version 3.11 --group dev $(ARGS) --output-file requirements.lock pyproject.toml
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-deps \
+		--python-version 3.11 $(ARGS) --output-file deploy/postgres.lock deploy/postgres.in
 
 pin-jars: java $(READY) ## write the checksums of the jars, after an edit of resources/jars/*.ivy.xml
 	$(BIN)/python -m resources.jars.pin

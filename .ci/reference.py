@@ -100,7 +100,12 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
         ),
     },
     "Dagster": {
-        "orchestration.assets": (Entry("streaming_assets"), Entry("pipeline_job")),
+        "orchestration.assets": (
+            Entry("streaming_assets"),
+            Entry("pipeline_job"),
+            Entry("streaming_resources"),
+            Entry("StreamsResource", ("run",)),
+        ),
         "orchestration.translator": (
             Entry("StreamTranslator", ("get_asset_spec",)),
             Entry("StreamData", created=False),

@@ -1,9 +1,12 @@
-"""`streaming_assets(pipeline)`: one op that runs the selected streams of a pipeline and reports each as it ends."""
+"""`streaming_assets(pipeline)`: one op that runs the selected streams of a pipeline and reports each as it ends.
 
-from collections.abc import Iterator
+The op does nothing but `yield from streams.run(context)`, and so can an asset of your own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster import (
     AssetCheckKey,
@@ -13,50 +16,172 @@ from dagster import (
     AssetObservation,
     AssetsDefinition,
     AssetSelection,
+    ConfigurableResource,
     DagsterExecutionInterruptedError,
     DagsterRunStatus,
     DataVersion,
     Failure,
     MaterializeResult,
+    OpExecutionContext,
+    ResourceDependency,
     define_asset_job,
     in_process_executor,
     multi_asset,
 )
 
+from orchestration.asset_events import Event, without_output
 from orchestration.checks import CHECKPOINT_SOUND, check_results, check_specs, checkpoint_check
 from orchestration.metadata import idle_metadata, result_metadata
-from orchestration.translator import StreamTranslator, stream_specs
+from orchestration.run_tags import job_tags, tag_run
+from orchestration.translator import STREAM, StreamTranslator, stream_specs
 from pipelines.streaming.errors import TidemillError
+from pipelines.streaming.names import StreamName
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.run.pipeline_run import PipelineRun
+from pipelines.streaming.selection import select
 from resources.spark import SparkResource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
-    from dagster import UnresolvedAssetJobDefinition
+    from dagster import HookDefinition, RetryPolicy, UnresolvedAssetJobDefinition
 
     from pipelines.streaming import Pipeline, Stream
     from pipelines.streaming.records.lake import Lake
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.target import Target
+    from resources.target.resolve import ResolvedTarget
 
-Event = MaterializeResult[None] | AssetCheckResult
+Context = AssetExecutionContext | OpExecutionContext
+
+
+class StreamsResource(ConfigurableResource[Any]):
+    """Runs streams in an op and reports each of them as Dagster events.
+
+    Attributes:
+        spark: The Spark and the target.
+        asset_keys: The asset keys of streams that are no assets of the op; without an entry the stream's name is
+            the key.
+    """
+
+    spark: ResourceDependency[SparkResource]
+    asset_keys: ResourceDependency[Mapping[StreamName, AssetKey] | None] = None  # type: ignore[assignment] # a descriptor
+
+    def run(
+        self, context: Context, streams: "Iterable[Stream] | None" = None, *, selection: Sequence[str] = ()
+    ) -> Iterator[Event]:
+        """Run streams, and yield the events of each as it ends.
+
+        Streams that are assets of the op run where Dagster selected them, and become its outputs. Any other op
+        runs all the streams; they become materializations of their own assets.
+
+        ```python
+        from dagster import AssetExecutionContext, MaterializeResult, asset
+        from orchestration.assets import StreamsResource
+
+
+        @asset
+        def nightly(context: AssetExecutionContext, streams: StreamsResource):
+            yield from streams.run(context, selection=["ads/impressions+"])
+            yield MaterializeResult()
+        ```
+
+        Args:
+            context: The context of the op or asset.
+            streams: The streams that may run; by default those of all pipelines of the target.
+            selection: Runs only these of the streams, in the words of the command: `"ads/impressions+"`.
+
+        Raises:
+            Failure: When all streams have ended: those that failed, and why.
+        """
+        try:
+            target = self.spark.resolved_target
+            candidates = tuple(target.streams() if streams is None else streams)
+            if selection:
+                candidates = select(candidates, selection)
+            outputs = _outputs(context)
+            keys = {stream: outputs.get(str(stream.name)) or self._key(stream) for stream in candidates}
+            if outputs:
+                by_key = {key: stream for stream, key in keys.items()}
+                yield from _standalone_checks(context, by_key, target.lake)
+                keys = {
+                    stream: key
+                    for stream, key in keys.items()
+                    if key in context.selected_asset_keys or (selection and str(stream.name) not in outputs)
+                }
+            yield from self._run(context, keys, set(outputs.values()))
+        except TidemillError as error:  # its text says it all; a stack would bury it
+            raise Failure(description=str(error), allow_retries=error.transient) from None
+
+    def _key(self, stream: "Stream") -> AssetKey:
+        known = (self.asset_keys or {}).get(stream.name)
+        return known or AssetKey([stream.name.pipeline, stream.name.stream])
+
+    def _run(
+        self, context: Context, keys: "Mapping[Stream, AssetKey]", outputs: set[AssetKey]
+    ) -> Iterator[Event]:
+        """Run the streams; raise at the end if one failed, so that all others have ended by then."""
+        if not keys:
+            return
+        target = self.spark.resolved_target
+        streams = {stream.name: stream for stream in keys}
+        tag_run(context.instance, context.run.run_id, target.name, (name.pipeline for name in streams))
+        run = PipelineRun(list(keys), target=target, engine=self.spark.engine, run_id=context.run.run_id)
+        try:
+            # Closing also cancels the queries where Dagster stops between two results.
+            with closing(run.iter_results()) as results:
+                for result in results:
+                    stream = streams[result.stream]
+                    key = keys[stream]
+                    for event in _report(context, stream, key, result, target.lake):
+                        yield from [event] if key in outputs else without_output(event)
+        except (DagsterExecutionInterruptedError, KeyboardInterrupt):
+            _cancel(context, run.finished)
+            raise
+        _raise_for(run.finished)
+
+
+def streaming_resources(
+    target: "ResolvedTarget | None" = None,
+    *,
+    spark: Any = None,
+    asset_keys: Mapping[StreamName, AssetKey] | None = None,
+) -> dict[str, Any]:
+    """Return the resources `spark` and `streams`, which share one session and the config of a run.
+
+    Args:
+        target: The target; None: `TIDEMILL_TARGET`, then the file's default.
+        spark: The resource `spark`, in place of one of the target: `SparkResource.configure_at_launch(...)`.
+        asset_keys: The keys of `StreamsResource`.
+    """
+    spark = SparkResource.configure_at_launch(target=target) if spark is None else spark
+    return {"spark": spark, "streams": StreamsResource(spark=spark, asset_keys=asset_keys)}
 
 
 def streaming_assets(
-    pipeline: "Pipeline", translator: StreamTranslator | None = None, *, target: "Target | None" = None
+    pipeline: "Pipeline",
+    translator: StreamTranslator | None = None,
+    *,
+    target: "Target | None" = None,
+    pool: str | None = None,
+    retry_policy: "RetryPolicy | None" = None,
+    op_tags: Mapping[str, Any] | None = None,
+    hooks: "AbstractSet[HookDefinition] | None" = None,
 ) -> AssetsDefinition:
     """Return the streams of a pipeline as assets of one op that can run any subset of them.
 
-    The op has no pool: the lease of each stream excludes a second run, so runs of disjoint streams proceed
-    at the same time.
+    By default the op has no pool: the lease of each stream excludes a second run, so runs of disjoint streams
+    proceed at the same time.
 
     Args:
         pipeline: The pipeline.
-        translator: How a stream becomes an asset spec.
+        translator: How a stream becomes an asset spec; the same one for all pipelines of a code location.
         target: The target whose table paths, columns and feed bindings the assets show before a run. A run
-            works on the target of its own `spark` resource.
+            works on the target of the resource `spark`.
+        pool: A pool that the op takes a slot of, such as one that limits the load on a cluster.
+        retry_policy: Retries the op; transient errors of a stream have been retried three times by then.
+        op_tags: Tags of the op, such as the resources of its pod on Kubernetes.
+        hooks: Functions that Dagster calls when the op succeeds or fails.
     """
     specs = stream_specs(pipeline, translator or StreamTranslator(), target)
     streams = {specs[stream.name].key: stream for stream in pipeline}
@@ -68,49 +193,57 @@ def streaming_assets(
         specs=list(specs.values()),
         check_specs=[spec for key, stream in streams.items() for spec in check_specs(stream, key)],
         can_subset=True,
+        pool=pool,
+        retry_policy=retry_policy,
+        op_tags=op_tags,
+        hooks=hooks,
     )
-    def run_streams(context: AssetExecutionContext, spark: SparkResource) -> Iterator[Event]:
-        try:
-            yield from _standalone_checks(context, streams, spark.resolved_target.lake)
-            yield from _run(context, streams, spark)
-        except TidemillError as error:  # its text says it all; a stack would bury it
-            raise Failure(description=str(error), allow_retries=error.transient) from None
+    def run_streams(context: AssetExecutionContext, streams: StreamsResource) -> Iterator[Event]:
+        yield from streams.run(context, pipeline)
 
     return run_streams
 
 
-def pipeline_job(pipeline: "Pipeline", assets: AssetsDefinition) -> "UnresolvedAssetJobDefinition":
-    """Return the job that runs a whole pipeline, in one process: one JVM per step would take longer."""
+def pipeline_job(
+    pipeline: "Pipeline",
+    assets: "AssetsDefinition | Iterable[AssetKey]",
+    *,
+    target: "Target | None" = None,
+    retry_policy: "RetryPolicy | None" = None,
+    run_tags: Mapping[str, str] | None = None,
+    hooks: "AbstractSet[HookDefinition] | None" = None,
+) -> "UnresolvedAssetJobDefinition":
+    """Return the job that runs a whole pipeline, in one process: one JVM per step would take longer.
+
+    Args:
+        pipeline: The pipeline.
+        assets: Its assets, or their keys.
+        target: The target, which the runs are tagged with.
+        retry_policy: Retries the op; one of the assets takes precedence.
+        run_tags: Further tags of the runs, such as a priority or a limit of their duration.
+        hooks: Functions that Dagster calls when the op succeeds or fails.
+    """
     return define_asset_job(
         pipeline.name,
-        selection=AssetSelection.assets(assets),
+        selection=AssetSelection.assets(*([assets] if isinstance(assets, AssetsDefinition) else assets)),
         description=pipeline.description,
         executor_def=in_process_executor,
+        run_tags={**job_tags(None if target is None else target.name, pipeline.name), **(run_tags or {})},
+        op_retry_policy=retry_policy,
+        hooks=hooks,
     )
 
 
-def _run(
-    context: AssetExecutionContext, streams: "Mapping[AssetKey, Stream]", spark: SparkResource
-) -> Iterator[Event]:
-    """Run the selected streams; raise at the end if one failed, so that all others have ended by then."""
-    selected = [stream for key, stream in streams.items() if key in context.selected_asset_keys]
-    if not selected:
-        return
-    keys = {stream.name: key for key, stream in streams.items()}
-    run = PipelineRun(selected, target=spark.resolved_target, engine=spark.engine, run_id=context.run.run_id)
-    try:
-        # Closing also cancels the queries where Dagster stops between two results.
-        with closing(run.iter_results()) as results:
-            for result in results:
-                key = keys[result.stream]
-                yield from _report(context, streams[key], key, result, spark.resolved_target.lake)
-    except (DagsterExecutionInterruptedError, KeyboardInterrupt):
-        _cancel(context, run.finished)
-        raise
-    _raise_for(run.finished)
+def _outputs(context: Context) -> dict[str, AssetKey]:
+    """Return the assets of the op that are streams, by the names of the streams."""
+    if not context.has_assets_def:
+        return {}
+    return {
+        str(spec.metadata[STREAM]): spec.key for spec in context.assets_def.specs if STREAM in spec.metadata
+    }
 
 
-def _cancel(context: AssetExecutionContext, results: "list[StreamResult]") -> None:
+def _cancel(context: Context, results: "list[StreamResult]") -> None:
     """Log which streams were canceled, and let Dagster end the run as canceled.
 
     Dagster does so only after Terminate, and treats a bare signal as a failure. Here a signal is the same
@@ -125,14 +258,12 @@ def _cancel(context: AssetExecutionContext, results: "list[StreamResult]") -> No
 
 
 def _report(
-    context: AssetExecutionContext, stream: "Stream", key: AssetKey, result: "StreamResult", lake: "Lake"
+    context: Context, stream: "Stream", key: AssetKey, result: "StreamResult", lake: "Lake"
 ) -> Iterator[Event]:
     """Yield one stream's result as Dagster events, which Dagster records at once."""
     now = datetime.now(UTC)
     checks = [
-        check
-        for check in check_results(stream, key, result, lake, now)
-        if check.check_name and AssetCheckKey(key, check.check_name) in context.selected_asset_check_keys
+        check for check in check_results(stream, key, result, lake, now) if _is_reported(context, key, check)
     ]
     for warning in result.warnings:
         context.log.warning("%s: %s", result.stream, warning)
@@ -166,12 +297,20 @@ def _report(
     yield from checks
 
 
+def _is_reported(context: Context, key: AssetKey, check: AssetCheckResult) -> bool:
+    """Return whether Dagster selected a check; an op that does not own the asset reports all of them."""
+    if not check.check_name:
+        return False
+    selected = AssetCheckKey(key, check.check_name) in context.selected_asset_check_keys
+    return selected or key not in _outputs(context).values()
+
+
 def _standalone_checks(
-    context: AssetExecutionContext, streams: "Mapping[AssetKey, Stream]", lake: "Lake"
+    context: Context, streams: "Mapping[AssetKey, Stream]", lake: "Lake"
 ) -> Iterator[AssetCheckResult]:
     """Yield the checks that are selected without their asset: a checkpoint can be verified without a run."""
     for check in context.selected_asset_check_keys:
-        if check.asset_key in context.selected_asset_keys:
+        if check.asset_key in context.selected_asset_keys or check.asset_key not in streams:
             continue
         if check.name == CHECKPOINT_SOUND:
             yield checkpoint_check(check.asset_key, streams[check.asset_key], lake)

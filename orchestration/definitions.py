@@ -1,41 +1,53 @@
-"""The code location that Dagster loads: the assets and the job of each pipeline of the target."""
+"""The code location that Dagster loads: assets, job, sensor and schedules of each pipeline, and `defs/`."""
 
 import logging
+from pathlib import Path
 
-from dagster import Definitions, MetadataValue, in_process_executor
+from dagster import Definitions, MetadataValue, in_process_executor, load_from_defs_folder
 
-from orchestration.assets import pipeline_job, streaming_assets
+from orchestration.assets import pipeline_job, streaming_resources
+from orchestration.location import CodeLocation
 from orchestration.schedules import schedules
 from orchestration.sensors import backlog_sensor
-from orchestration.translator import external_assets, stream_keys
-from resources.spark import SparkResource
+from orchestration.translator import external_assets
 from resources.target.resolve import resolve
 
 target = resolve()
 loaded = target.pipelines()
 for failure in loaded.failures:  # the others load; the error is also in the metadata of the code location
     logging.getLogger("dagster.tidemill").error("%s", failure.error, exc_info=failure.error.__cause__)
-assets = {name: streaming_assets(pipeline, target=target) for name, pipeline in loaded.pipelines.items()}
+pipelines = loaded.pipelines.values()
+location = CodeLocation.of(
+    pipelines, load_from_defs_folder(path_within_project=Path(__file__).parent), target
+)
 
-keys = {name: stream_keys(pipeline) for name, pipeline in loaded.pipelines.items()}
-
-defs = Definitions(
-    assets=[*assets.values(), *external_assets(loaded.pipelines.values(), target=target)],
-    jobs=[pipeline_job(pipeline, assets[name]) for name, pipeline in loaded.pipelines.items()],
-    sensors=[
-        backlog_sensor(pipeline, keys[name], target=target, running=target.automation)
-        for name, pipeline in loaded.pipelines.items()
-    ],
-    schedules=[
-        schedule
-        for name, pipeline in loaded.pipelines.items()
-        for schedule in schedules(pipeline, keys[name], target=target, running=target.automation)
-    ],
-    resources={"spark": SparkResource()},
-    # One process per run: streams and assets of your own share one JVM instead of starting one each.
-    executor=in_process_executor,
-    metadata={
-        f"tidemill/not_loaded/{failure.entry}": MetadataValue.text(str(failure.error))
-        for failure in loaded.failures
-    },
+defs = location.merged(
+    Definitions(
+        assets=[
+            *location.assets.values(),
+            *external_assets([p for p in pipelines if p.name in location.assets], target=target),
+        ],
+        jobs=[
+            pipeline_job(pipeline, location.keys_of(pipeline).values(), target=target)
+            for pipeline in pipelines
+        ],
+        sensors=[
+            backlog_sensor(pipeline, location.keys_of(pipeline), target=target, running=target.automation)
+            for pipeline in pipelines
+        ],
+        schedules=[
+            schedule
+            for pipeline in pipelines
+            for schedule in schedules(
+                pipeline, location.keys_of(pipeline), target=target, running=target.automation
+            )
+        ],
+        resources=streaming_resources(target, spark=location.spark, asset_keys=location.keys),
+        # One process per run: streams and assets of your own share one JVM instead of starting one each.
+        executor=in_process_executor,
+        metadata={
+            f"tidemill/not_loaded/{failure.entry}": MetadataValue.text(str(failure.error))
+            for failure in loaded.failures
+        },
+    )
 )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetKey, DagsterRunStatus, RunRequest, RunsFilter
 
+from orchestration.run_tags import CAUSE
 from orchestration.tick import Group
 from pipelines.streaming.run.attempts import pause_after
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pipelines.streaming.names import StreamName
 
 POSITION = "tidemill/position"
-CAUSE = "tidemill/cause"
 # A run holds the leases of its streams within seconds. One that has started long ago and does not hold a stream's
 # lease is done with that stream, or has died: no launcher but those of Kubernetes and the like notices that.
 STARTED_LONG_AGO = timedelta(minutes=5)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dagster import AssetKey, AssetSpec
 
 from orchestration.asset_keys import folder_key, other_key, pattern_key, topic_key
+from orchestration.code_reference import code_reference
 from orchestration.metadata import definition_metadata
 from pipelines.streaming import DeltaSource, Feed, FileSource, KafkaSource
 from pipelines.streaming.code_version import code_version
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 EXTERNAL_GROUP = "sources"
 SOURCE = "tidemill/source"
+STREAM = "tidemill/stream"
+"""The metadata entry with the name of an asset's stream, whatever key a translator has given to the asset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +33,9 @@ class StreamData:
 
     Attributes:
         stream: The stream.
-        inputs: The asset keys of the streams and external data that it reads.
-        kinds: The kinds of the external data that it reads: `kafka`, `file` or `deltalake`.
+        inputs: The asset keys of the streams and external data that it reads; empty where only the key of the
+            stream is needed, as a dependency of another pipeline.
+        kinds: The kinds of the external data that it reads: `kafka`, `file` or `deltalake`; likewise.
         target: The target; None where assets are created without one.
     """
 
@@ -48,7 +52,7 @@ class ExternalData:
     Attributes:
         path: The parts of its asset key, valid in Dagster whatever the original is (`asset_keys.py`):
             `("feed", "ad-clicks")`, `("kafka", <cluster>, <topic>)`, `("kafka", <cluster>, "pattern", ...)`,
-            `("files", <folders> ...)`, `("delta", <folders> ...)`, or a stream of another pipeline.
+            `("files", <folders> ...)`, `("delta", <folders> ...)`.
         kind: `kafka`, `file` or `deltalake`; None where only the target decides and there is none.
         description: A short description.
         metadata: Further facts; `tidemill/source` is the topic, pattern or path as it was declared.
@@ -63,6 +67,8 @@ class ExternalData:
 class StreamTranslator:
     """Creates asset specs; override `get_asset_spec` to change keys, groups, owners or anything else.
 
+    Pipelines that read each other's streams need the same translator, because it also names their dependencies.
+
     ```python
     class Ours(StreamTranslator):
         def get_asset_spec(self, data):
@@ -73,7 +79,8 @@ class StreamTranslator:
     def get_asset_spec(self, data: StreamData | ExternalData) -> AssetSpec:
         """Return the spec of one asset.
 
-        A key that is changed here also changes in the dependencies of other streams.
+        A key that is changed here also changes in the dependencies of other streams, in all pipelines. It may
+        depend on the stream and on the target, and on nothing else.
         """
         if isinstance(data, ExternalData):
             return AssetSpec(
@@ -93,7 +100,10 @@ class StreamTranslator:
             owners=stream.owners,
             tags=stream.tags,
             code_version=code_version(stream),
-            metadata={} if data.target is None else definition_metadata(stream.name, data.target.lake),
+            metadata={
+                **code_reference(stream),
+                **({} if data.target is None else definition_metadata(stream.name, data.target.lake)),
+            },
             skippable=True,
         )
 
@@ -113,12 +123,16 @@ def stream_specs(
             if source.upstream in specs:
                 inputs[specs[source.upstream].key] = None
                 continue
+            if isinstance(source, StreamReading):
+                inputs[_key_elsewhere(source, translator, target)] = None
+                continue
             for data in external_data(source, target):
                 inputs[translator.get_asset_spec(data).key] = None
                 kinds |= {data.kind} if data.kind else set()
-        specs[stream.name] = translator.get_asset_spec(
+        spec = translator.get_asset_spec(
             StreamData(stream=stream, inputs=tuple(inputs), kinds=frozenset(kinds), target=target)
         )
+        specs[stream.name] = spec.merge_attributes(metadata={STREAM: str(stream.name)})
     return specs
 
 
@@ -128,6 +142,13 @@ def stream_keys(
     """Return the asset keys of a pipeline's streams, in the order of their declaration."""
     specs = stream_specs(pipeline, translator or StreamTranslator(), None)
     return {name: spec.key for name, spec in specs.items()}
+
+
+def _key_elsewhere(reading: StreamReading, translator: StreamTranslator, target: "Target | None") -> AssetKey:
+    """Return the key of a stream of another pipeline."""
+    if reading.definition is None:
+        return AssetKey([reading.stream.pipeline, reading.stream.stream])
+    return translator.get_asset_spec(StreamData(stream=reading.definition, target=target)).key
 
 
 def external_assets(
@@ -161,10 +182,10 @@ def external_key(source: "Source", translator: StreamTranslator, target: "Target
 
 
 def external_data(source: "Source", target: "Target | None") -> "Iterator[ExternalData]":
-    """Yield what a source reads, topic by topic; a reading of another stream is that stream."""
+    """Yield what a source reads, topic by topic; nothing for the table of another stream."""
     match source:
         case StreamReading():
-            yield ExternalData(path=(source.stream.pipeline, source.stream.stream))
+            return
         case Feed():
             yield _feed(source, target)
         case KafkaSource():

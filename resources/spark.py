@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from dagster import InitResourceContext
+from dagster import InitResourceContext, ResourceDependency
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -20,17 +20,15 @@ if TYPE_CHECKING:
 
 
 class SparkResource(LazyPySparkResource):
-    """Spark and the rest of one target of `tidemill.toml`, resolved in the process of the run.
+    """Spark and the rest of one target of `tidemill.toml`.
 
-    Nothing starts before the first session is requested. All fields may be left out; those that are given
-    mean what the flags of the command mean. A secret is never given as it is: write `${VAR}`, which is read from
-    the environment when Spark starts.
+    Nothing starts before the first session is requested. All fields may be left out. A secret is never given as it
+    is: write `${VAR}`, which is read from the environment when Spark starts.
 
     Attributes:
-        target: The target; None: `TIDEMILL_TARGET`, then the file's default.
-        lake: Another lake than the target's.
-        landing: Binds every feed to the folder of its name in there.
-        kafka: Binds every feed to the topic of its name, on the cluster with these bootstrap servers.
+        target: The target, as `resolve` returns it; None: `TIDEMILL_TARGET`, then the file's default, resolved in
+            the process of the run. The config of a run cannot change it: the assets, sensors and checks of a
+            code location are about one target.
         mode: `local`, `connect` or `cluster`, instead of the target's.
         master: The master of `local` and `cluster`, instead of the target's.
         remote: The server of `connect`, instead of the target's.
@@ -38,10 +36,7 @@ class SparkResource(LazyPySparkResource):
     """
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
-    target: str | None = None
-    lake: str | None = None
-    landing: str | None = None
-    kafka: str | None = None
+    target: ResourceDependency[ResolvedTarget | None] = None  # type: ignore[assignment] # a descriptor
     mode: str | None = Field(default=None, pattern="^(local|connect|cluster)$")
     master: str | None = None
     remote: str | None = None
@@ -76,7 +71,7 @@ class SparkResource(LazyPySparkResource):
             ConfigurationError: There is a fault in tidemill.toml, or no such target.
         """
         if self._resolved is None:
-            self._resolved = resolve(self.target, lake=self.lake, landing=self.landing, kafka=self.kafka)
+            self._resolved = self.target or resolve()
         return self._resolved
 
     @property

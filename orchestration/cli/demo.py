@@ -132,17 +132,17 @@ def _run(inputs: _Inputs, console: "Console") -> bool:
     with console.status("importing Dagster ..."):
         from dagster import DagsterInstance, DagsterRunStatus, materialize
 
-        from orchestration.definitions import assets
-        from resources.spark import SparkResource
+        from orchestration.assets import streaming_assets, streaming_resources
+        from pipelines.ads import ads
+        from resources.target.resolve import resolve
 
     os.environ["DAGSTER_HOME"] = str(_dagster_home())
-    lake = None if inputs.lake is None else str(inputs.lake)
-    spark = SparkResource(target="dev", lake=lake, kafka=inputs.bootstrap)
+    target = resolve("dev", lake=inputs.lake, kafka=inputs.bootstrap)
     with DagsterInstance.get() as instance, console.status("the nine streams of ads ..."):
         result = materialize(
-            [assets["ads"]],
+            [streaming_assets(ads, target=target)],
             instance=instance,
-            resources={"spark": spark},
+            resources=streaming_resources(target),
             raise_on_error=False,
             # A failure is shown below; Dagster's own log would print it twice more.
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
@@ -161,7 +161,8 @@ def _dagster_home() -> Path:
     home.mkdir(exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
-        settings.symlink_to(home.parent.parent / "dagster.yaml")
+        settings.unlink(missing_ok=True)  # a link to where the file was
+        settings.symlink_to(Path(__file__).parents[2] / "resources" / "dagster" / "dagster.yaml")
     return home
 
 

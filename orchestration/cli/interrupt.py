@@ -1,4 +1,4 @@
-"""Ctrl-C during `tidemill run`: the first one counts, and the process ends without waiting for threads."""
+"""Ctrl-C and SIGTERM during `tidemill run`: the first one counts, and the process ends without waiting for threads."""
 
 import os
 import signal
@@ -14,25 +14,27 @@ from orchestration.cli.output import EXIT_INTERRUPTED
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let the first SIGINT in a `with` block raise as usual, and ignore those after it.
+    """Let the first SIGINT or SIGTERM in a `with` block raise KeyboardInterrupt, and ignore those after it.
 
-    The run ends within seconds after the first one; a second one would only suppress its last messages. A
-    process that was started with SIGINT ignored keeps ignoring it.
+    Schedulers and containers send SIGTERM. The run ends within seconds after the first signal; a second one would
+    only suppress its last messages. A process that was started with a signal ignored keeps ignoring it.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    handled = {number: default for number, default in defaults.items() if signal.getsignal(number) == default}
 
     def interrupt(*_: object) -> NoReturn:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in handled:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, interrupt)
+    for number in handled:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is interrupt:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, default in handled.items():
+            if signal.getsignal(number) is interrupt:
+                signal.signal(number, default)
 
 
 def exit_interrupted() -> NoReturn:

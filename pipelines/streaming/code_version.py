@@ -60,10 +60,10 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(value: object) -> dict[str, Any]:
-    """Return the fields of a dataclass instance; nothing for other objects."""
+    """Return the fields of a dataclass instance that make it equal to another; nothing for other objects."""
     if not is_dataclass(value) or isinstance(value, type):
         return {}
-    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.compare}
 
 
 def _code(value: object) -> dict[str, str]:

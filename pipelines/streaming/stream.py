@@ -102,7 +102,7 @@ class Stream:
                 f"{self.name} is rewritten by every batch (output mode complete), so it cannot be streamed. "
                 f"Use {self.name.stream}.static() for a snapshot."
             )
-        return StreamReading(stream=self.name, mode="append", is_merge=False)
+        return StreamReading(stream=self.name, mode="append", is_merge=False, definition=self)
 
     def with_watermark(self, column: str, delay: str) -> StreamReading:
         """Return its new rows as a source with a watermark; see `Source.with_watermark`."""
@@ -132,8 +132,8 @@ class Stream:
                 f"{self.name} is an append table: it has no change data feed. "
                 f"Use {self.name.stream} itself for its new rows."
             )
-        return StreamReading(stream=self.name, mode="changes", is_merge=True)
+        return StreamReading(stream=self.name, mode="changes", is_merge=True, definition=self)
 
     def static(self) -> StreamReading:
         """Return a snapshot as a source: its Delta version is pinned for the run, and new data triggers nothing."""
-        return StreamReading(stream=self.name, mode="static", is_merge=self.is_merge)
+        return StreamReading(stream=self.name, mode="static", is_merge=self.is_merge, definition=self)

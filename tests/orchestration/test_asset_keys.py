@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from orchestration.asset_keys import folder_key, other_key, pattern_key, topic_key
-from orchestration.assets import pipeline_job, streaming_assets
+from orchestration.assets import pipeline_job, streaming_assets, streaming_resources
 from orchestration.translator import external_assets
 from pipelines.streaming import (
     DeltaAppend,
@@ -21,7 +21,6 @@ from pipelines.streaming import (
     from_json,
 )
 from pipelines.streaming.errors import DefinitionError
-from resources.spark import SparkResource
 
 # Characters with a meaning in paths, patterns and keys, and everything else.
 TEXT = st.one_of(
@@ -53,7 +52,7 @@ def definitions(**sources) -> Definitions:
     return Definitions(
         assets=[assets, *external_assets([pipeline])],
         jobs=[pipeline_job(pipeline, assets)],
-        resources={"spark": SparkResource()},
+        resources=streaming_resources(),
     )
 
 

@@ -17,7 +17,7 @@ from dagster import (
     materialize,
 )
 
-from orchestration.assets import pipeline_job, streaming_assets
+from orchestration.assets import pipeline_job, streaming_assets, streaming_resources
 from orchestration.checks import CHECKPOINT_SOUND, WATERMARK
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
 from pipelines.streaming.checkpoint.verify import Finding
@@ -27,7 +27,6 @@ from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.records.manifest import first_manifest
 from pipelines.streaming.run.results import StreamResult
-from resources.spark import SparkResource
 
 CLICKS, UNIQUE, TOTALS = (StreamName("shop", name) for name in ("clicks", "unique_clicks", "totals"))
 TERMINAL = TerminalError("the column is missing.", stream=CLICKS, fix="Put it back.")
@@ -118,7 +117,7 @@ class Canned:
         self._monkeypatch.setattr("orchestration.assets.PipelineRun", PipelineRun)
         return materialize(
             [streaming_assets(pipeline)],
-            resources={"spark": SparkResource()},
+            resources=streaming_resources(),
             selection=selection,
             instance=self.instance,
             raise_on_error=False,
@@ -314,9 +313,7 @@ def test_the_reserved_names_are_those_of_the_checks():
 
 def test_the_job_of_a_pipeline_runs_all_of_it_in_one_process(shop):
     assets = streaming_assets(shop)
-    defs = Definitions(
-        assets=[assets], jobs=[pipeline_job(shop, assets)], resources={"spark": SparkResource()}
-    )
+    defs = Definitions(assets=[assets], jobs=[pipeline_job(shop, assets)], resources=streaming_resources())
     job = defs.resolve_job_def("shop")
     assert job.executor_def is in_process_executor
     assert job.asset_layer.selected_asset_keys == assets.keys

@@ -40,7 +40,7 @@ def home(tmp_path, monkeypatch) -> Path:
     (tmp_path / "landing" / "numbers").mkdir(parents=True)
     (tmp_path / "landing" / "numbers" / "a.json").write_text('{"n": 1}\n')
     (tmp_path / "dagster").mkdir()
-    (tmp_path / "dagster" / "dagster.yaml").symlink_to(ROOT / "dagster.yaml")
+    (tmp_path / "dagster" / "dagster.yaml").symlink_to(ROOT / "resources" / "dagster" / "dagster.yaml")
     monkeypatch.setenv("TIDEMILL_CONFIG", str(tmp_path / "tidemill.toml"))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     return tmp_path

@@ -1,4 +1,4 @@
-"""Ctrl-C of `tidemill run`, for real: it ends in seconds, reports all streams, and the next run continues."""
+"""Ctrl-C and SIGTERM of `tidemill run`, for real: seconds, a result per stream, and a next run that continues."""
 
 import json
 import os
@@ -53,8 +53,8 @@ class Project:
     def lake(self) -> Lake:
         return Lake(self.root / "lake")
 
-    def interrupted(self, reached, *flags: str) -> "Interrupted":
-        """`tidemill run`, interrupted when the condition holds."""
+    def interrupted(self, reached, *flags: str, sent: int = signal.SIGINT) -> "Interrupted":
+        """`tidemill run`, interrupted by a signal when the condition holds."""
         out, err = self.root / "out", self.root / "err"  # files: Spark says a lot, and would fill a pipe
         with out.open("w") as stdout, err.open("w") as stderr:
             process = subprocess.Popen(
@@ -71,10 +71,10 @@ class Project:
                 assert time.monotonic() < deadline, err.read_text()
                 time.sleep(0.05)
             children = psutil.Process(process.pid).children(recursive=True)
-            process.send_signal(signal.SIGINT)
-            sent = time.monotonic()
+            process.send_signal(sent)
+            signaled = time.monotonic()
             status = process.wait(30)
-            seconds = time.monotonic() - sent
+            seconds = time.monotonic() - signaled
         finally:
             process.kill()
             process.wait()
@@ -139,8 +139,8 @@ def test_while_a_query_runs_and_the_next_run_continues(project, engine):
         assert multiset(rows.select("n").collect()) == multiset([(1,), (2,)])
 
 
-def test_while_spark_starts(project):
-    run = project.interrupted(lambda process: psutil.Process(process.pid).children())
+def test_by_sigterm_while_spark_starts(project):
+    run = project.interrupted(lambda process: psutil.Process(process.pid).children(), sent=signal.SIGTERM)
 
     assert_ended_well(run, project)
     reported = [line.split()[:2] for line in run.err.splitlines() if "case/" in line]

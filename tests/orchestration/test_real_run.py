@@ -19,7 +19,7 @@ import json
 from pathlib import Path
 from dagster import DagsterEventType, DagsterInstance, asset, materialize
 from pyspark.sql import functions as F
-from orchestration.assets import streaming_assets
+from orchestration.assets import streaming_assets, streaming_resources
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
 from resources.spark import SparkResource
 
@@ -51,7 +51,7 @@ def report(spark: SparkResource) -> None:
 def run(instance, selection):
     result = materialize(
         [streaming_assets(case), report],
-        resources={"spark": SparkResource()},
+        resources=streaming_resources(),
         selection=selection,
         instance=instance,
         raise_on_error=False,
@@ -114,7 +114,7 @@ def runs(tmp_path_factory) -> list[dict]:
     (home / "landing" / "numbers").mkdir(parents=True)
     (home / "landing" / "numbers" / "a.json").write_text('{"n": 1}\n{"n": 2}\n{"n": 5}\noops\n')
     (home / "dagster").mkdir()
-    (home / "dagster" / "dagster.yaml").symlink_to(ROOT / "dagster.yaml")
+    (home / "dagster" / "dagster.yaml").symlink_to(ROOT / "resources" / "dagster" / "dagster.yaml")
     target = {"TIDEMILL_CONFIG": str(home / "tidemill.toml"), "DAGSTER_HOME": str(home / "dagster")}
     result = subprocess.run(
         [sys.executable, str(home / "case.py")],

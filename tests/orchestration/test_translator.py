@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey, Definitions
 
-from orchestration.assets import streaming_assets
+from orchestration.assets import streaming_assets, streaming_resources
 from orchestration.translator import ExternalData, StreamTranslator, external_assets, stream_specs
 from pipelines.streaming import (
     DeltaAppend,
@@ -25,7 +25,6 @@ from pipelines.streaming import (
 from pipelines.streaming.code_version import code_version
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.target import FolderBinding, KafkaCluster, Target, TopicBinding
-from resources.spark import SparkResource
 
 
 def target(root: Path) -> Target:
@@ -166,12 +165,67 @@ def test_a_changed_key_is_changed_wherever_it_is_a_dependency():
     assert {spec.key.path[0] for spec in external_assets([shop()], Prefixed())} == {"prod"}
 
 
-def test_a_stream_of_another_pipeline_is_a_dependency_and_no_external_asset():
-    first, second = shop(), Pipeline("audit")
-    second.stream(source=first["clicks"], sink=DeltaAppend(), name="copied")(lambda clicks: clicks)
-    (spec,) = stream_specs(second, Prefixed(), None).values()
-    assert dependencies(spec) == {"prod/shop/clicks"}
-    assert external_assets([second]) == []
+class PrefixedStreams(StreamTranslator):
+    """Changes the keys of streams only, by what it knows of the stream itself."""
+
+    def get_asset_spec(self, data):
+        spec = super().get_asset_spec(data)
+        return spec.replace_attributes(key=spec.key.with_prefix("prod")) if hasattr(data, "stream") else spec
+
+
+def copy_of_clicks(reading):
+    pipeline = Pipeline("audit")
+    pipeline.stream(source=reading, sink=DeltaAppend(), name="copied")(lambda clicks: clicks)
+    return pipeline
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [lambda s: s, lambda s: s.with_watermark("at", "1 hour"), lambda s: s.limited(max_files_per_batch=3)],
+)
+def test_a_stream_of_another_pipeline_is_a_dependency_by_its_key_there(reads, tmp_path):
+    first = shop()
+    audit = copy_of_clicks(reads(first["clicks"]))
+    (spec,) = stream_specs(audit, PrefixedStreams(), target(tmp_path)).values()
+    (upstream,) = (s for n, s in stream_specs(first, PrefixedStreams(), None).items() if n.stream == "clicks")
+    assert dependencies(spec) == {upstream.key.to_user_string()} == {"prod/shop/clicks"}
+    assert external_assets([audit]) == []
+
+
+def test_an_asset_names_its_stream_whatever_its_key_is():
+    specs = stream_specs(shop(), PrefixedStreams(), None)
+    assert {spec.metadata["tidemill/stream"] for spec in specs.values()} == {str(name) for name in specs}
+
+
+def test_an_asset_refers_to_the_lines_of_its_declaration(specs):
+    (reference,) = specs["clicks"].metadata["dagster/code_references"].code_references
+    assert reference.file_path == __file__
+    assert reference.label == f"{Path(__file__).name}:{reference.line_number}"
+    assert "ad-clicks" in Path(__file__).read_text().splitlines()[reference.line_number - 1]
+
+
+def test_a_stream_without_a_file_has_no_code_reference():
+    namespace: dict[str, object] = {}
+    exec("def same(events):\n    return events", namespace)  # noqa: S102
+    pipeline = Pipeline("p")
+    pipeline.stream(source=Feed("f", from_json("id STRING")), sink=DeltaAppend())(namespace["same"])
+    (spec,) = stream_specs(pipeline, StreamTranslator(), None).values()
+    assert "dagster/code_references" not in spec.metadata
+
+
+def test_the_code_version_of_a_reader_does_not_follow_the_stream_that_it_reads():
+    versions = {
+        code_version(copy_of_clicks(pipeline["clicks"])["copied"]) for pipeline in (shop(), renamed_shop())
+    }
+    assert len(versions) == 1
+
+
+def renamed_shop():
+    pipeline = Pipeline("shop")
+    pipeline.stream(source=Feed("other", from_json("id STRING")), sink=DeltaAppend(), name="clicks")(
+        lambda e: e
+    )
+    return pipeline
 
 
 def declared(source=None, sink=None, *, function=None, **declared):
@@ -242,7 +296,7 @@ def test_any_callable_is_the_function_of_a_loadable_asset(name):
     source = {"events": Feed("f", from_json("id STRING"))}
     pipeline.stream(source=source, sink=DeltaAppend(), name="s")(CALLABLES[name])
     Definitions.validate_loadable(
-        Definitions(assets=[streaming_assets(pipeline)], resources={"spark": SparkResource()})
+        Definitions(assets=[streaming_assets(pipeline)], resources=streaming_resources())
     )
 
 

@@ -1,13 +1,13 @@
 """SparkResource: one target, one engine, nothing started before a session is asked for."""
 
 import pytest
-from dagster import DagsterResourceFunctionError, asset, materialize
+from dagster import DagsterInvalidConfigError, DagsterResourceFunctionError, asset, materialize
 from dagster_pyspark import LazyPySparkResource
 from pydantic import ValidationError
 
 from pipelines.streaming.errors import ConfigurationError
-from pipelines.streaming.target import FolderBinding
 from resources.spark import SparkResource
+from resources.target.resolve import resolve
 
 FILE = """
 pipelines = []
@@ -40,7 +40,7 @@ def config(tmp_path, monkeypatch):
 def test_the_target_says_where_spark_runs():
     settings = SparkResource().engine.settings
     assert (settings.mode, settings.master) == ("local", "local[2]")
-    settings = SparkResource(target="shared").engine.settings
+    settings = SparkResource(target=resolve("shared")).engine.settings
     assert (settings.mode, settings.remote) == ("connect", "sc://server:15002")
 
 
@@ -57,30 +57,37 @@ def test_fields_come_before_the_target():
     assert settings.conf == {"spark.sql.ansi.enabled": "false", "spark.cores.max": "4"}
 
 
-def test_lake_and_landing_mean_what_the_flags_mean(tmp_path):
-    target = SparkResource(lake=str(tmp_path / "other"), landing=str(tmp_path / "in")).resolved_target
-    assert target.lake.root == tmp_path / "other"
-    assert target.binding("clicks") == FolderBinding(tmp_path / "in" / "clicks")
-
-
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValidationError, match="mode"):
         SparkResource(mode="remote")
 
 
-def test_one_run_can_name_another_target():
-    names = []
+def test_no_run_can_name_another_target_than_its_code_location():
+    @asset
+    def report(spark: SparkResource) -> None:
+        raise AssertionError(spark)
+
+    with pytest.raises(DagsterInvalidConfigError, match='unexpected config entry "target"'):
+        materialize(
+            [report],
+            resources={"spark": SparkResource.configure_at_launch(target=resolve("shared"))},
+            run_config={"resources": {"spark": {"config": {"target": "dev"}}}},
+        )
+
+
+def test_the_config_of_a_run_keeps_the_target_of_the_code_location():
+    settings = []
 
     @asset
     def report(spark: SparkResource) -> None:
-        names.append(spark.resolved_target.name)
+        settings.append((spark.resolved_target.name, spark.engine.settings.mode))
 
     materialize(
         [report],
-        resources={"spark": SparkResource()},
-        run_config={"resources": {"spark": {"config": {"target": "shared"}}}},
+        resources={"spark": SparkResource.configure_at_launch(target=resolve("shared"))},
+        run_config={"resources": {"spark": {"config": {"mode": "local"}}}},
     )
-    assert names == ["shared"]
+    assert settings == [("shared", "local")]
 
 
 def test_it_stands_wherever_dagsters_own_resource_is_asked_for():

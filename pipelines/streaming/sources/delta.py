@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
+    from pipelines.streaming.stream import Stream
+
 _STARTING = frozenset({"startingversion", "startingtimestamp"})
 # The snapshot that a new reader begins with arrives in the order of its files: in several batches a watermark
 # would drop rows as late, and VACUUM could remove files between two of them.
@@ -95,6 +97,7 @@ class StreamReading(Source):
         is_merge: Whether a merge writes the table, which then has tombstones.
         max_files_per_batch: The most files per micro-batch; set through `limited`.
         max_bytes_per_batch: About the most bytes of files per micro-batch, in addition; likewise.
+        definition: The stream itself, which may belong to another pipeline; None where only its name is known.
     """
 
     stream: StreamName
@@ -102,6 +105,7 @@ class StreamReading(Source):
     is_merge: bool
     max_files_per_batch: int = MAX_FILES_PER_BATCH
     max_bytes_per_batch: int | None = None
+    definition: "Stream | None" = field(default=None, repr=False, compare=False)
 
     @property
     def streaming(self) -> bool:

@@ -1,0 +1,31 @@
+"""The link from an asset to the lines that declare its stream, which the UI opens in an editor."""
+
+import inspect
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dagster import BetaWarning, CodeReferencesMetadataValue, LocalFileCodeReference
+
+from pipelines.streaming.declaration import underlying
+
+if TYPE_CHECKING:
+    from pipelines.streaming import Stream
+
+
+def code_reference(stream: "Stream") -> dict[str, CodeReferencesMetadataValue]:
+    """Return the metadata entry with the file and the line of `declared_at`; none for code without a file.
+
+    `link_code_references_to_git` of Dagster turns it into a link to a repository.
+    """
+    code = underlying(stream.function).code
+    if not inspect.iscode(code) or not Path(code.co_filename).is_file():
+        return {}
+    with warnings.catch_warnings():  # one per stream otherwise, at each load of the code location
+        warnings.simplefilter("ignore", BetaWarning)
+        reference = LocalFileCodeReference(
+            file_path=str(Path(code.co_filename).resolve()),
+            line_number=code.co_firstlineno,
+            label=stream.declared_at,
+        )
+        return {"dagster/code_references": CodeReferencesMetadataValue(code_references=[reference])}

@@ -1,0 +1,1 @@
+"""What the pipeline `ads` has in Dagster besides its streams."""
