@@ -31,6 +31,7 @@ from dagster import (
 
 from orchestration.asset_events import Event, without_output
 from orchestration.checks import CHECKPOINT_SOUND, check_results, check_specs, checkpoint_check
+from orchestration.live_observations import LiveObservations
 from orchestration.metadata import idle_metadata, result_metadata
 from orchestration.run_tags import job_tags, tag_run
 from orchestration.translator import STREAM, StreamTranslator, stream_specs
@@ -128,8 +129,11 @@ class StreamsResource(ConfigurableResource[Any]):
         tag_run(context.instance, context.run.run_id, target.name, (name.pipeline for name in streams))
         run = PipelineRun(list(keys), target=target, engine=self.spark.engine, run_id=context.run.run_id)
         try:
+            observed = LiveObservations(
+                context, run.live.streams, {stream.name: key for stream, key in keys.items()}
+            )
             # Closing also cancels the queries where Dagster stops between two results.
-            with closing(run.iter_results()) as results:
+            with closing(run.iter_results(on_wait=observed.update)) as results:
                 for result in results:
                     stream = streams[result.stream]
                     key = keys[stream]
@@ -282,6 +286,14 @@ def _report(
                 metadata=result_metadata(result, now),
                 check_results=checks,
                 # Without it, Dagster derives a version from the code and the feeds, which new rows do not change.
+                data_version=DataVersion(f"{result.generation}.{result.table_version}"),
+            )
+            return
+        case "idle" if stream.record_idle:
+            yield MaterializeResult(
+                asset_key=key,
+                metadata=idle_metadata(result, now),
+                check_results=checks,
                 data_version=DataVersion(f"{result.generation}.{result.table_version}"),
             )
             return

@@ -28,7 +28,7 @@ import sys, time
 started = time.perf_counter()
 import orchestration.definitions as definitions
 seconds = time.perf_counter() - started
-assert len(definitions.keys["many"]) == int(sys.argv[1])
+assert len(definitions.location.keys) == int(sys.argv[1])
 print(seconds)
 """
 MODULE = """

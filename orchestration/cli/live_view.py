@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pipelines.streaming.run.live import LiveStream
 
-# Without a terminal, such as in a log of cron: often enough to see that it goes on.
+# Without a terminal, such as in a log of cron: often enough to see progress.
 LINE_SECONDS = 30.0
 _COLUMNS = ("Stream", "Batch", "Rows", "Rows/s", "Batches left", "Time left")
 

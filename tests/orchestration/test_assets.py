@@ -26,6 +26,7 @@ from pipelines.streaming.names import RESERVED_RULES, StreamName
 from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.records.manifest import first_manifest
+from pipelines.streaming.run.live import Live
 from pipelines.streaming.run.results import StreamResult
 
 CLICKS, UNIQUE, TOTALS = (StreamName("shop", name) for name in ("clicks", "unique_clicks", "totals"))
@@ -109,7 +110,10 @@ class Canned:
                 canned.asked = [stream.name for stream in streams]
                 self.finished = []
 
-            def iter_results(self):
+            live = Live()
+
+            def iter_results(self, *, on_wait):
+                on_wait()
                 for result in results:
                     self.finished.append(result)
                     yield result
@@ -155,6 +159,19 @@ def test_an_updated_stream_is_materialized_with_metadata_and_the_rest_observed(s
     assert event.materialization.metadata["tidemill/rows_written"].value == 4
     observed = {event.asset_key.to_user_string() for event in result.get_asset_observation_events()}
     assert observed == {"shop/unique_clicks", "shop/totals"}
+
+
+def test_an_idle_run_is_a_materialization_where_the_stream_says_so(canned):
+    """`on_cron` and freshness policies of readers count materializations only."""
+    shop = Pipeline("shop", record_idle=True)
+    for name, own in (("clicks", None), ("totals", False)):
+        source = Feed(name, from_json("id STRING"))
+        shop.stream(source=source, sink=DeltaAppend(), name=name, record_idle=own)(lambda events: events)
+    result = canned.run(shop, idle(CLICKS), idle(TOTALS))
+    assert materialized(result) == {"shop/clicks"}
+    (event,) = result.get_asset_materialization_events()
+    assert event.materialization.tags["dagster/data_version"] == "2.7", "the table is the same"
+    assert "tidemill/rows_written" not in event.materialization.metadata
 
 
 def test_new_rows_are_a_new_data_version_though_code_and_feed_are_the_same(shop, canned):

@@ -1,11 +1,14 @@
 """How far a run is while it runs."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
+from dagster import AssetKey
 from rich.console import Console
 
 from orchestration.cli.live_view import LINE_SECONDS, LiveView
+from orchestration.live_observations import LiveObservations
 from pipelines.streaming import DeltaAppend, DeltaSource, Feed, Pipeline, raw
 from pipelines.streaming.backlog import Backlog
 from pipelines.streaming.names import StreamName
@@ -96,3 +99,18 @@ def test_a_run_shows_its_batches_and_ends_with_nothing(scratch):
     assert {view.phase for view in views} >= {"preparing", "running"}
     assert {view.expected_batches for view in views if view.phase == "running"} == {3}
     assert run.live.streams() == []
+
+
+def test_dagster_records_a_running_stream_at_most_every_30_seconds():
+    live, now, recorded = Live(), [0.0], []
+    live.enter(NAME, "running", expected_batches=4)
+    live.add(NAME, batches=1, rows_read=10)
+    context = SimpleNamespace(log_event=recorded.append)
+    key = AssetKey(["shop", "orders"])
+    observed = LiveObservations(context, live.streams, {NAME: key}, clock=lambda: now[0])
+    for second in range(0, 100, 5):
+        now[0] = float(second)
+        observed.update()
+    assert [observation.asset_key for observation in recorded] == [key] * 3
+    assert recorded[0].metadata["tidemill/running_batch"].value == 2
+    assert recorded[0].metadata["tidemill/expected_batches"].value == 4
