@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dagster import (
-    AssetCheckKey,
     AssetCheckResult,
     AssetExecutionContext,
     AssetKey,
@@ -23,7 +22,7 @@ from dagster import (
     multi_asset,
 )
 
-from orchestration.checks import CHECKPOINT_SOUND, check_results, check_specs, checkpoint_check
+from orchestration.checks import check_results, check_specs
 from orchestration.metadata import idle_metadata, result_metadata
 from orchestration.translator import StreamTranslator, stream_specs
 from pipelines.streaming.errors import TidemillError
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from dagster import UnresolvedAssetJobDefinition
 
     from pipelines.streaming import Pipeline, Stream
-    from pipelines.streaming.records.lake import Lake
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.target import Target
 
@@ -71,7 +69,7 @@ def streaming_assets(
     )
     def run_streams(context: AssetExecutionContext, spark: SparkResource) -> Iterator[Event]:
         try:
-            yield from _standalone_checks(context, streams, spark.resolved_target.lake)
+            yield from _checks_alone(context, streams, spark.resolved_target)
             yield from _run(context, streams, spark)
         except TidemillError as error:  # its text says it all; a stack would bury it
             raise Failure(description=str(error), allow_retries=error.transient) from None
@@ -85,6 +83,17 @@ def pipeline_job(pipeline: "Pipeline", assets: AssetsDefinition) -> "UnresolvedA
         pipeline.name,
         selection=AssetSelection.assets(assets),
         description=pipeline.description,
+        executor_def=in_process_executor,
+    )
+
+
+def checks_job(pipeline: "Pipeline", assets: AssetsDefinition) -> "UnresolvedAssetJobDefinition":
+    """Return the job that evaluates the checks of a pipeline without running a stream, and without a JVM."""
+    return define_asset_job(
+        # Two underscores: no pipeline, and so no other job, can have this name.
+        f"{pipeline.name}__checks",
+        selection=AssetSelection.checks(*assets.check_keys),
+        description=f"The checks of {pipeline.name}, without a run of its streams.",
         executor_def=in_process_executor,
     )
 
@@ -103,7 +112,7 @@ def _run(
         with closing(run.iter_results()) as results:
             for result in results:
                 key = keys[result.stream]
-                yield from _report(context, streams[key], key, result, spark.resolved_target.lake)
+                yield from _report(context, streams, key, result, spark.resolved_target)
     except (DagsterExecutionInterruptedError, KeyboardInterrupt):
         _cancel(context, run.finished)
         raise
@@ -125,15 +134,17 @@ def _cancel(context: AssetExecutionContext, results: "list[StreamResult]") -> No
 
 
 def _report(
-    context: AssetExecutionContext, stream: "Stream", key: AssetKey, result: "StreamResult", lake: "Lake"
+    context: AssetExecutionContext,
+    streams: "Mapping[AssetKey, Stream]",
+    key: AssetKey,
+    result: "StreamResult",
+    target: "Target",
 ) -> Iterator[Event]:
     """Yield one stream's result as Dagster events, which Dagster records at once."""
     now = datetime.now(UTC)
-    checks = [
-        check
-        for check in check_results(stream, key, result, lake, now)
-        if check.check_name and AssetCheckKey(key, check.check_name) in context.selected_asset_check_keys
-    ]
+    names = [check.name for check in context.selected_asset_check_keys if check.asset_key == key]
+    known = {stream.name: stream for stream in streams.values()}
+    checks = list(check_results(streams[key], key, target, now, result=result, names=names, streams=known))
     for warning in result.warnings:
         context.log.warning("%s: %s", result.stream, warning)
     match result.outcome:
@@ -164,19 +175,15 @@ def _report(
     yield from checks
 
 
-def _standalone_checks(
-    context: AssetExecutionContext, streams: "Mapping[AssetKey, Stream]", lake: "Lake"
+def _checks_alone(
+    context: AssetExecutionContext, streams: "Mapping[AssetKey, Stream]", target: "Target"
 ) -> Iterator[AssetCheckResult]:
-    """Yield the checks that are selected without their asset: a checkpoint can be verified without a run."""
-    for check in context.selected_asset_check_keys:
-        if check.asset_key in context.selected_asset_keys:
-            continue
-        if check.name == CHECKPOINT_SOUND:
-            yield checkpoint_check(check.asset_key, streams[check.asset_key], lake)
-        else:
-            context.log.warning(
-                "%s of %s is evaluated only by a run of the stream.", check.name, check.asset_key
-            )
+    """Yield the checks that are selected without their asset: they need no run, and no JVM."""
+    now = datetime.now(UTC)
+    known = {stream.name: stream for stream in streams.values()}
+    for key in {check.asset_key for check in context.selected_asset_check_keys} - context.selected_asset_keys:
+        names = [check.name for check in context.selected_asset_check_keys if check.asset_key == key]
+        yield from check_results(streams[key], key, target, now, names=names, streams=known)
 
 
 def _raise_for(results: "list[StreamResult]") -> None:

@@ -4,7 +4,7 @@ import logging
 
 from dagster import Definitions, MetadataValue, in_process_executor
 
-from orchestration.assets import pipeline_job, streaming_assets
+from orchestration.assets import checks_job, pipeline_job, streaming_assets
 from orchestration.translator import external_assets
 from resources.spark import SparkResource
 from resources.target.resolve import resolve
@@ -17,7 +17,11 @@ assets = {name: streaming_assets(pipeline, target=target) for name, pipeline in 
 
 defs = Definitions(
     assets=[*assets.values(), *external_assets(loaded.pipelines.values(), target=target)],
-    jobs=[pipeline_job(pipeline, assets[name]) for name, pipeline in loaded.pipelines.items()],
+    jobs=[
+        job(pipeline, assets[name])
+        for name, pipeline in loaded.pipelines.items()
+        for job in (pipeline_job, checks_job)
+    ],
     resources={"spark": SparkResource()},
     # One process per run: streams and assets of your own share one JVM instead of starting one each.
     executor=in_process_executor,

@@ -14,6 +14,7 @@ _COMMANDS = {
     "demo": ("demo", "Run the ads pipeline twice on generated events."),
     "run": ("run", "Run the streams that have work to do."),
     "status": ("status", "Show new data, running streams and problems, without starting Spark."),
+    "check": ("check", "Evaluate the checks of streams, without starting Spark."),
     "list": ("listing", "List streams, what they read and what they write."),
     "checkpoint": ("checkpoint", "Inspect, verify and compare checkpoints."),
     "accept": ("accept", "Accept a new source, or a commit upstream that removed rows."),

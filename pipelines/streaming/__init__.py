@@ -1,5 +1,6 @@
 """The public names that every pipeline is made of."""
 
+from pipelines.streaming.checks.bounds import Checks, StateBounds
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.options import QueryOptions
 from pipelines.streaming.pipeline import Pipeline
@@ -16,6 +17,7 @@ from pipelines.streaming.sources import (
 from pipelines.streaming.stream import Stream
 
 __all__ = [
+    "Checks",
     "DeltaAppend",
     "DeltaMerge",
     "DeltaOverwrite",
@@ -26,6 +28,7 @@ __all__ = [
     "KafkaSource",
     "Pipeline",
     "QueryOptions",
+    "StateBounds",
     "Stream",
     "from_csv",
     "from_json",

@@ -14,14 +14,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipelines.streaming.checks.bounds import Checks
 from pipelines.streaming.declaration import (
     arguments_of,
+    check_freshness,
     check_parts,
     location_of,
     named_sources,
     ordered_sinks,
     underlying,
     unique_rules,
+    valid_checks,
 )
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
@@ -44,12 +47,14 @@ class Pipeline:
         description: What it is for.
         owners: Who is responsible for its streams, unless a stream has owners of its own.
         tags: Labels of all its streams.
+        checks: Bounds and severities of the checks of its streams, unless a stream has its own.
     """
 
     name: str
     description: str = ""
     owners: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    checks: Checks = field(default_factory=Checks)
     _streams: dict[str, Stream] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -59,6 +64,7 @@ class Pipeline:
         try:
             object.__setattr__(self, "owners", _owners(self.owners))
             object.__setattr__(self, "tags", _tags(self.tags))
+            valid_checks(self.checks, default=Checks())
         except DefinitionError as error:
             raise DefinitionError(f"pipeline {self.name!r}: {error.what}") from None
 
@@ -78,6 +84,7 @@ class Pipeline:
         sink: Sink | Sequence[Sink],
         expect: Sequence[Expect] = (),
         query: QueryOptions | None = None,
+        checks: Checks | None = None,
         name: str | None = None,
         owners: Sequence[str] = (),
         tags: Mapping[str, str] | None = None,
@@ -89,6 +96,7 @@ class Pipeline:
             sink: One sink, or an ordered list, each with a name.
             expect: Rules on the output.
             query: How the query runs.
+            checks: Bounds and severities of its checks; the default is the pipeline's, as a whole.
             name: The stream's name; the default is the function's.
             owners: Who is responsible for it; the default is the pipeline's owners.
             tags: Labels, added to the pipeline's.
@@ -114,12 +122,15 @@ class Pipeline:
                     sinks=ordered_sinks(sink),
                     expect=unique_rules(expect),
                     query=query or QueryOptions(),
+                    checks=valid_checks(checks, default=self.checks),
                     description=underlying(function).description,
                     owners=_owners(owners) or tuple(self.owners),
                     tags={**self.tags, **_tags(tags or {})},
                     declared_at=location_of(function),
                 )
                 check_parts(stream)
+                if checks is not None:
+                    check_freshness(stream)
             except DefinitionError as error:
                 raise DefinitionError(f"{error.what} ({location_of(function)})", stream=full_name) from None
             self._streams[full_name.stream] = stream

@@ -79,7 +79,8 @@ class Manifest:
 
     Attributes:
         generations: Oldest first; the last one is active.
-        last_run: Run id, end (ISO-8601 UTC), outcome and error of the last run that had something to do.
+        last_run: Run id, end (ISO-8601 UTC), outcome, error and the expectation that stopped it, of the last run
+            that had something to do.
     """
 
     generations: tuple[Generation, ...]
@@ -95,12 +96,13 @@ class Manifest:
         changed = replace(self.active, **changes)  # type: ignore[arg-type]
         return replace(self, generations=(*self.generations[:-1], changed))
 
-    def with_last_run(self, run_id: str, outcome: str, error: str | None) -> "Manifest":
+    def with_last_run(
+        self, run_id: str, outcome: str, error: str | None, rule: str | None = None
+    ) -> "Manifest":
         """Return the manifest with the result of the last run."""
         ended = datetime.now(UTC).isoformat(timespec="seconds")
-        return replace(
-            self, last_run={"run_id": run_id, "ended_at": ended, "outcome": outcome, "error": error}
-        )
+        last_run = {"run_id": run_id, "ended_at": ended, "outcome": outcome, "error": error, "rule": rule}
+        return replace(self, last_run=last_run)
 
 
 def first_manifest(sources: Mapping[str, SourceRecord]) -> Manifest:

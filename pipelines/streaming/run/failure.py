@@ -104,9 +104,7 @@ def translated(
     """
     if isinstance(error, TidemillError):
         if error.stream is None:
-            return type(error)(
-                error.what, stream=stream, lost=error.lost, fix=error.fix, error_class=error.error_class
-            )
+            return error.of(stream)
         return error
     text = _text(error)
     for translate in (_expectation, _null_key, _duplicate_key, _lease_lost):
@@ -163,6 +161,7 @@ def _expectation(text: str, stream: StreamName) -> TidemillError | None:
         lost="No data was lost, and no row of the batch is in the table.",
         fix="correct the input or the function, or declare the expectation with 'drop' or 'warn'.",
         error_class="EXPECTATION_FAILED",
+        rule=match[1],
     )
 
 

@@ -257,7 +257,8 @@ class PipelineRun:
         if stream.name in self._leases and not isinstance(error, LeaseLostError):
             manifest = records.manifest()
             if manifest is not None:
-                records.write_manifest(manifest.with_last_run(self._run_id, "failed", str(error)))
+                failed = manifest.with_last_run(self._run_id, "failed", str(error), error.rule)
+                records.write_manifest(failed)
         return StreamResult(
             stream=stream.name,
             outcome="failed",
