@@ -5,7 +5,6 @@ not. Every message has the same order: the stream, what happened, what was lost 
 `Fix:` the command or edit.
 """
 
-from copy import copy
 from typing import Self
 
 NOTHING_LOST = "No data was lost."
@@ -45,7 +44,8 @@ class TidemillError(Exception):
 
     def of(self, stream: object) -> Self:
         """Return the same error with the stream that it happened to."""
-        named = copy(self)
+        named = type(self).__new__(type(self), *self.args)
+        named.__dict__.update(self.__dict__)
         named.stream = str(stream)
         return named
 

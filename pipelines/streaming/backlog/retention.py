@@ -75,6 +75,21 @@ def kafka_expiry(source: KafkaSource, offset: "SourceOffset", cluster: "KafkaClu
     return min(expiries, key=lambda expiry: expiry.at_ms, default=None)
 
 
+def topics_are_compacted(source: KafkaSource, cluster: "KafkaCluster") -> bool:
+    """Return whether a topic of a source may be compacted; raises as `kafka_expiry` does.
+
+    A topic whose settings this user may not describe, or that only Spark knows, may be.
+    """
+    # librdkafka is loaded only where a topic is read.
+    from pipelines.streaming.backlog.cluster import client_of
+    from pipelines.streaming.backlog.kafka import topics_of
+
+    client = client_of(cluster)
+    topics = topics_of(source, client, cluster)
+    settings = {} if topics is None else client.topic_settings(topics)
+    return not settings or any("compact" in of.get("cleanup.policy", "compact") for of in settings.values())
+
+
 def table_expiry(folder: Path, position: "DeltaOffset", *, changes: bool) -> Expiry | None:
     """Return when the first unread commit of a table, or one of its files, may be removed; None if all is read.
 

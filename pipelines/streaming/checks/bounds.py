@@ -55,6 +55,8 @@ class Checks:
             1 day, or a quarter of the retention where that is shorter.
         quarantine_share: The share of a feed's records in quarantine from which the check fails: 1.0 if all are
             refused, as after a change of their schema.
+        exact_offsets: Whether each offset of its topics has a message, so that `exactly_once` compares their
+            numbers. False for topics that producers write in transactions; compacted topics are recognized.
         state: Bounds of the state.
         severity: `warn` or `error` by the name of a check, instead of its own.
     """
@@ -67,6 +69,7 @@ class Checks:
     stuck_after: timedelta | str = ONE_DAY
     retention_margin: timedelta | str | None = None
     quarantine_share: float = 1.0
+    exact_offsets: bool = True
     state: StateBounds = field(default_factory=StateBounds)
     severity: Mapping[str, Severity] = field(default_factory=dict)
 

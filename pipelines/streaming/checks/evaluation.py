@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pipelines.streaming.names import StreamName
+    from pipelines.streaming.records.lease import Holder
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
@@ -67,7 +68,8 @@ def evaluate(
     try:
         snapshot = records.snapshot()
     except (TidemillError, OSError) as error:
-        return tuple(_unreadable(name, error) for name in selected)
+        holder = None if result is not None else records.holder()
+        return tuple(_unreadable(name, error, holder) for name in selected)
     context = CheckContext(
         stream=stream,
         target=target,
@@ -110,17 +112,22 @@ def _guarded(context: CheckContext, name: str, check: "Check") -> CheckResult:
     if context.snapshot.manifest is None and name in _NEEDS_RUN:
         return CheckResult(name=name, passed=True, summary="The stream has never run.")
     if name in _NEEDS_REST and context.result is None and (holder := context.snapshot.records.holder()):
-        return CheckResult(
-            name=name, passed=True, summary=f"A run is writing, and evaluates the check at its end: {holder}"
-        )
+        return _running(name, holder)
     try:
         return check(context)
     except Exception as error:  # noqa: BLE001 - whatever it is becomes the result
         return _unevaluated(name, f"The check could not be evaluated: {type(error).__name__}: {error}")
 
 
-def _unreadable(name: str, error: Exception) -> CheckResult:
+def _running(name: str, holder: "Holder") -> CheckResult:
+    summary = f"A run is writing, and evaluates the check at its end: {holder}"
+    return CheckResult(name=name, passed=True, summary=summary)
+
+
+def _unreadable(name: str, error: Exception, holder: "Holder | None") -> CheckResult:
     """Return the result of a check of a stream whose records cannot be read."""
+    if holder is not None:
+        return _running(name, holder)
     if name == "checkpoint_sound":
         fix = (
             " Fix: tidemill checkpoint verify names the damaged file."

@@ -124,6 +124,7 @@ def compare(context: "CheckContext") -> Comparison:
         numbers={
             "batches_compared": len(batches),
             "rows_read": sum(line.rows_read or 0 for line in by_batch.values()),
+            "rows_blank": sum(line.rows_blank or 0 for line in by_batch.values()),
             "rows_quarantined": sum(line.rows_quarantined or 0 for line in by_batch.values()),
             "rows_dropped": sum(line.rows_dropped or 0 for line in by_batch.values()),
             "rows_committed": sum(report.rows for report in reports.values()),

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.checkpoint import CheckpointFormatError, SourceOffset, read_offset
+from pipelines.streaming.backlog.binding import kafka_of
+from pipelines.streaming.backlog.retention import topics_are_compacted
+from pipelines.streaming.checkpoint import CheckpointFormatError, SourceKind, SourceOffset, read_offset
 from pipelines.streaming.run.batch_record import plain_offsets
-from pipelines.streaming.sources import Feed, KafkaSource, StreamReading
-from pipelines.streaming.target import TopicBinding
+from pipelines.streaming.sources import StreamReading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,8 +92,7 @@ def _covers(context: "CheckContext", line: "BatchRecord") -> list[str]:
     """Compare the rows that were read with the range, where the range of every source has a known number."""
     if line.rows_read is None or line.reconstructed:
         return []
-    known = 0
-    may_have_gaps = False
+    known, kafka = 0, []
     for name, source in context.stream.sources.items():
         if not source.streaming:
             continue
@@ -100,25 +100,31 @@ def _covers(context: "CheckContext", line: "BatchRecord") -> list[str]:
         if rows is None:
             return []
         known += rows
-        may_have_gaps = may_have_gaps or _is_kafka(context, source)
-    if line.rows_read > known:
+        if _parsed(line.end_offsets.get(name), kind="kafka") is not None:
+            kafka.append(source)
+    read = line.rows_read + (line.rows_blank or 0)
+    if read > known:
         problem = "more than the range has: rows were read twice"
-    elif line.rows_read < known and not may_have_gaps:
+    elif read < known and not (kafka and _may_have_gaps(context, kafka)):
         problem = "and the range has more: rows were not read"
+        if kafka:
+            problem += (
+                " (if the topic is written in transactions, declare checks=Checks(exact_offsets=False))"
+            )
     else:
         return []
     what = f"Batch {line.batch_id} read {line.rows_read:,} rows from a range of {known:,}, {problem}."
     return [f"{what} Compare the table with its sources, and rebuild the stream where they differ."]
 
 
-def _is_kafka(context: "CheckContext", source: "Source") -> bool:
-    """Return whether a source reads Kafka, whose offsets need not have a message each.
+def _may_have_gaps(context: "CheckContext", sources: "Sequence[Source]") -> bool:
+    """Return whether topics may have offsets without a message: compaction and transactions leave such.
 
-    Compaction removes messages, and the markers of transactions take an offset.
+    The cluster is asked only where a batch has fewer messages than offsets.
     """
-    if isinstance(source, KafkaSource):
-        return True
-    return isinstance(source, Feed) and isinstance(context.target.binding(source.name), TopicBinding)
+    return not context.bounds.exact_offsets or any(
+        topics_are_compacted(*kafka_of(source, context.target)) for source in sources
+    )
 
 
 def _rows_in_range(context: "CheckContext", name: str, source: "Source", line: "BatchRecord") -> int | None:
@@ -198,9 +204,12 @@ def rows_in_files(actions: "Sequence[Mapping[str, Mapping[str, object]]]") -> in
     return count
 
 
-def _parsed(value: object) -> SourceOffset | None:
-    """Return an offset of the ledger; None where the source had no data."""
-    return None if value is None else SourceOffset.parse("the ledger", "", None, json.dumps(value))
+def _parsed(value: object, kind: SourceKind | None = None) -> SourceOffset | None:
+    """Return an offset of the ledger; None where the source had no data, or where it is of another kind."""
+    if value is None:
+        return None
+    offset = SourceOffset.parse("the ledger", "", None, json.dumps(value))
+    return offset if kind in (None, offset.kind) else None
 
 
 def _went_back(before: SourceOffset, after: SourceOffset) -> bool:

@@ -272,10 +272,18 @@ class TableLog:
         if line is None or self.sink != MAIN_SINK:
             return
         metadata = commit_metadata(one.commit)
+        if not merges and None not in (line.rows_out, line.rows_dropped, one.rows):
+            kept = (line.rows_out or 0) - (line.rows_dropped or 0)
+            if kept != one.rows:
+                yield (
+                    f"Batch {batch}: {counted(line.rows_out or 0, 'row')} left the function and {line.rows_dropped:,} "
+                    f"were dropped, and {where} has {one.rows:,}: rows are missing or there twice. {_RESTORE}"
+                )
         for what, logged, recorded in (
             ("rows written", one.rows, line.rows_written),
             ("records read", metadata.get("rows_read"), line.rows_read),
             ("records in quarantine", metadata.get("rows_quarantined"), line.rows_quarantined),
+            ("rows out of the function", metadata.get("rows_out"), line.rows_out),
             ("rows dropped", metadata.get("rows_dropped"), line.rows_dropped),
             ("Delta version", one.version, line.delta_version),
         ):

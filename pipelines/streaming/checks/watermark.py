@@ -112,9 +112,10 @@ def _ahead_of_events(context: "CheckContext", current: int) -> str:
     marks = [*(line.watermark_ms or 0 for line in lines[1:]), current]
     for line, after in zip(lines, marks, strict=False):
         newest = line.newest_event_ms
-        if newest is not None and after > max(newest, line.watermark_ms or 0):
+        if after > max(newest or 0, line.watermark_ms or 0) and not line.reconstructed:
+            events = "it had no event" if newest is None else f"its newest event is of {time_of(newest)}"
             return (
-                f"Batch {line.batch_id} moved the watermark to {time_of(after)}, and its newest event is of "
-                f"{time_of(newest)}: commits/{line.batch_id} is not what the batch wrote. Restore it from a copy."
+                f"Batch {line.batch_id} moved the watermark to {time_of(after)}, and {events}: "
+                f"commits/{line.batch_id} is not what the batch wrote. Restore it from a copy."
             )
     return ""

@@ -62,26 +62,22 @@ class Ledger:
     def lines_of(self, generation: int, batches: Collection[int]) -> list[BatchRecord]:
         """Return the lines of some batches of a generation, oldest batch first.
 
-        The files of the latest runs are read first, and no more than needed: these batches are recent.
+        The files of the latest runs are read first, up to one that has only batches before these.
 
         Args:
             generation: The generation.
             batches: The batches.
         """
         wanted, lines = set(batches), []
-        missing = set(wanted)
-        if not wanted:
-            return []
+        missing, oldest = set(wanted), min(wanted, default=0)
         paths = self.folder.glob("*.jsonl")
         for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True):
-            own = [
-                line
-                for line in self.lines(path.stem)
-                if line.generation == generation and line.batch_id in wanted
-            ]
-            lines += own
-            missing -= {line.batch_id for line in own}
-            if not missing:
+            if not wanted:
+                break
+            run = [line for line in self.lines(path.stem) if line.generation == generation]
+            lines += [line for line in run if line.batch_id in wanted]
+            missing -= {line.batch_id for line in run}
+            if not missing and all(line.batch_id < oldest for line in run):
                 break
         return sorted(lines, key=lambda line: line.batch_id)
 

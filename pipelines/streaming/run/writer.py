@@ -109,6 +109,7 @@ class BatchWriter:
         with _cached(output):
             if self.expect:
                 violations = _numbers(output.agg(*counts(output, self.expect)))
+                counted["rows_out"] = violations.pop("rows")
                 counted["rows_dropped"] = violations.pop("dropped")
                 counted["violations"] = {name.removeprefix("violated_"): n for name, n in violations.items()}
             self._write(kept(output, self.expect), query_id, batch_id, counted)
