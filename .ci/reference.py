@@ -54,6 +54,8 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
             Entry("Stream", ("with_watermark", "limited", "changes", "static"), created=False),
             Entry("Expect"),
             Entry("QueryOptions"),
+            Entry("Checks"),
+            Entry("StateBounds"),
         ),
     },
     "Sources": {

@@ -17,7 +17,7 @@ _COMMANDS = {
     "check": ("check", "Evaluate the checks of streams, without starting Spark."),
     "list": ("listing", "List streams, what they read and what they write."),
     "checkpoint": ("checkpoint", "Inspect, verify and compare checkpoints."),
-    "accept": ("accept", "Accept a new source, or a commit upstream that removed rows."),
+    "accept": ("accept", "Accept a new source, a commit upstream, or what a check found."),
     "rebind": ("rebind", "Continue a source in another folder, topic or cluster."),
     "rename-source": ("rename_source", "Continue a source under another name."),
     "debug": ("debug", "Show the resolved settings and test every connection."),

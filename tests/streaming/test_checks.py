@@ -9,6 +9,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from pipelines.streaming import Checks, StateBounds
+from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.lifecycle import accept_findings
 from pipelines.streaming.records import BatchRecord, Late
 from pipelines.streaming.run.results import StreamResult
 from tests.leases import held
@@ -96,9 +98,26 @@ def test_a_second_check_compares_only_what_is_new(lake):
 # checkpoint_sound
 
 
+@pytest.mark.parametrize("name", ["metadata", "offsets/5", "commits/5"])
+def test_a_flipped_byte_in_the_newest_logs_is_found(lake, name):
+    flip(lake.checkpoint(unique) / name)
+    results = lake.check(unique)
+    assert results["checkpoint_sound"].status == "error"
+    assert name in results["checkpoint_sound"].summary
+
+
+def test_a_flipped_digit_that_still_parses_is_found_by_the_checksum(lake):
+    path = lake.checkpoint(unique) / "commits/5"
+    path.write_text(path.read_text()[:-2] + "9}")
+    verdict, summary = status(lake.check(unique, "checkpoint_sound"))
+    assert verdict == "error"
+    assert "commits/5" in summary
+    assert "checksums" in summary
+
+
 def test_a_flipped_byte_in_the_state_fails_the_checkpoint(lake):
     state = lake.checkpoint(unique) / "state/0/0"
-    flip(max(state.glob("*.changelog"), key=lambda path: int(path.stem)))
+    flip(max(state.glob("*.changelog"), key=lambda path: int(path.stem)), -20)
     verdict, summary = status(lake.check(unique, "checkpoint_sound"))
     assert verdict == "error"
     assert f"state/0/0/{2 * RUNS}.changelog" in summary
@@ -171,7 +190,7 @@ def test_a_duplicate_batch_without_a_transaction_is_found(lake, examined):
     assert verdict == "error"
     assert "Version 4 of orders (WRITE" in summary
     assert "belongs to no batch of the stream" in summary
-    assert "tidemill accept shop/orders --commits" in summary
+    assert "tidemill accept shop/orders --findings" in summary
 
 
 @pytest.mark.parametrize("examined", [False, True], ids=["first-check", "later-check"])
@@ -298,6 +317,22 @@ def test_lines_that_a_killed_run_left_out_are_a_warning(lake):
     result = lake.check(orders, "exactly_once")
     assert result.status == "warn"
     assert "no line of 1 committed batch" in result.summary
+
+
+def test_findings_that_are_accepted_are_not_found_again_and_later_ones_are(lake):
+    target = lake.scratch().target
+    with pytest.raises(TerminalError, match="found nothing"):
+        accept_findings(orders, target)
+    table = DeltaTable(str(lake.lake.table(orders.name)))
+    rows = table.to_pyarrow_table().slice(0, 1)
+    write_deltalake(table, rows, mode="append")
+    planned = accept_findings(orders, target, dry_run=True)
+    assert "Version 4 of orders (WRITE" in planned.effects[0]
+    assert lake.check(orders, "exactly_once").status == "error"
+    accept_findings(orders, target)
+    assert lake.check(orders, "exactly_once").passed
+    write_deltalake(table, rows, mode="append")
+    assert "Version 5 of orders" in lake.check(orders, "exactly_once").summary
 
 
 # watermark

@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from pipelines.streaming.checkpoint.verify import UNPINNED_PARTITIONS, verify
+from pipelines.streaming.checkpoint.format.hadoop_checksum import matches, sidecar
+from pipelines.streaming.checkpoint.format.logs import open_checkpoint
+from pipelines.streaming.checkpoint.verify import UNPINNED_PARTITIONS, Finding, verify
 from pipelines.streaming.checks.result import CheckResult
 from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.options import pinned_differences
@@ -10,9 +12,8 @@ from pipelines.streaming.plurals import counted
 from pipelines.streaming.run.preconditions import check_records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pipelines.streaming.checkpoint.verify import Finding
     from pipelines.streaming.checks.context import CheckContext
 
 NAME = "checkpoint_sound"
@@ -37,7 +38,7 @@ def checkpoint_sound(context: "CheckContext") -> CheckResult:
     )
     errors = [
         finding
-        for finding in verdict.findings
+        for finding in (*verdict.findings, *_changed_files(context))
         if finding.severity == "error" and finding.code != UNPINNED_PARTITIONS
     ]
     warnings = [finding for finding in verdict.findings if finding.severity == "warning"]
@@ -56,6 +57,33 @@ def checkpoint_sound(context: "CheckContext") -> CheckResult:
             "checkpoint": str(snapshot.checkpoint),
         },
     )
+
+
+def _changed_files(context: "CheckContext") -> "Iterator[Finding]":
+    """Yield the newest files of the logs that are not as Spark wrote them, by their checksums.
+
+    Spark reads them without comparing, and a changed digit in an offset or a watermark still parses.
+    """
+    folder = open_checkpoint(context.snapshot.checkpoint)
+    tail = context.snapshot.tail
+    names = ["metadata"]
+    names += [] if tail.latest_offset is None else [f"offsets/{tail.latest_offset.batch_id}"]
+    names += [] if tail.latest_commit is None else [f"commits/{tail.latest_commit.batch_id}"]
+    for name in names:
+        parent, slash, last = name.rpartition("/")
+        checksums = f"{parent}{slash}{sidecar(last)}"
+        if (
+            folder.item(name) is not None
+            and folder.item(checksums) is not None
+            and not matches(folder.read(checksums), folder.blocks(name))
+        ):
+            yield Finding(
+                "wrong-checksum",
+                "error",
+                name,
+                f"The file does not match the checksums in {checksums}, so it is not what Spark wrote.",
+                f"Restore it from a copy. If the change was intended, delete {checksums}.",
+            )
 
 
 def _summary(findings: "Sequence[Finding]", differences: "Sequence[str]", batches: int) -> str:

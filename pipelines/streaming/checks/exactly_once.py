@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import CheckpointFormatError, offset_batches
 from pipelines.streaming.checks.ranges import offset_findings
 from pipelines.streaming.checks.result import CheckResult
@@ -130,6 +131,26 @@ def compare(context: "CheckContext") -> Comparison:
             "rows_committed": sum(report.rows for report in reports.values()),
             "commits": sum(report.commits for report in reports.values()),
         },
+    )
+
+
+def newest_position(context: "CheckContext") -> Position:
+    """Return the position after everything that is there now."""
+    snapshot = context.snapshot
+    manifest = snapshot.manifest
+    last = (
+        snapshot.last_commit if manifest is None else min(snapshot.last_commit, manifest.active.ledger_batch)
+    )
+    lines = snapshot.records.ledger.lines_of(snapshot.generation, [last])
+    versions = {
+        sink: delta_log.versions_in(snapshot.records.table(sink)) for sink in sinks_of(context.stream)
+    }
+    return Position(
+        generation=snapshot.generation,
+        query_id=snapshot.query_id or "",
+        batch=last,
+        versions={sink: of[-1] for sink, of in versions.items() if of},
+        end_offsets=lines[-1].end_offsets if lines else {},
     )
 
 

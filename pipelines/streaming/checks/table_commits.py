@@ -225,7 +225,7 @@ class TableLog:
     def _undo(self, version: int) -> str:
         return (
             f"Compare versions {version - 1} and {version} of the table, and delete what is there twice. Then, or if "
-            f"the change was intended: tidemill accept {self.context.stream.name} --commits."
+            f"the change was intended: tidemill accept {self.context.stream.name} --findings."
         )
 
     def _of_batch(self, batch: int, commits: Sequence[_TableCommit]) -> Iterator[str]:
