@@ -229,6 +229,31 @@ def test_a_table_that_was_restored_to_an_older_version_is_found(lake):
     assert "Version 4 of orders (RESTORE" in summary
 
 
+def test_batches_of_an_earlier_generation_are_not_foreign(lake):
+    table = DeltaTable(str(lake.lake.table(orders.name)))
+    properties = CommitProperties(app_transactions=[Transaction("earlier", 0)])
+    write_deltalake(table, table.to_pyarrow_table().slice(0, 1), mode="append", commit_properties=properties)
+    assert "(transaction earlier 0)" in lake.check(orders, "exactly_once").summary
+    manifest = lake.records(orders).manifest()
+    earlier = replace(manifest.active, number=0, query_id="earlier")
+    lake.records(orders).write_manifest(replace(manifest, generations=(earlier, manifest.active)))
+    assert lake.check(orders, "exactly_once").passed
+
+
+def test_a_batch_that_was_repeated_after_a_kill_is_in_order(lake, engine):
+    # As a kill between the quarantine and the main table leaves it.
+    (lake.checkpoint(orders) / f"commits/{RUNS - 1}").unlink()
+    (lake.checkpoint(orders) / f"commits/.{RUNS - 1}.crc").unlink()
+    without_version(lake.log(orders), RUNS)
+    edited(lake, orders, RUNS - 1, lambda _: None)
+    manifest = lake.records(orders).manifest()
+    lake.records(orders).write_manifest(manifest.with_active(ledger_batch=RUNS - 2))
+    (result,) = lake.scratch(engine).run_all([orders])
+    assert result.outcome == "updated", result.error
+    assert len(list(lake.log(orders, "quarantine").glob("*.json"))) == RUNS + 1
+    assert lake.check(orders, "exactly_once").passed
+
+
 def test_a_compaction_changes_no_rows(lake):
     lake.check(orders)
     DeltaTable(str(lake.lake.table(orders.name))).optimize.compact()

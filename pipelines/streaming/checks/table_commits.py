@@ -157,7 +157,7 @@ class TableLog:
             batch = self._batch_of(commit)
             if batch is not None:
                 own[batch].append(_TableCommit(commit, rows_in_files(actions)))
-            elif commit.adds_rows or commit.removes_rows:
+            elif (commit.adds_rows or commit.removes_rows) and not self._of_earlier(commit):
                 foreign.append(commit)
         return own, foreign
 
@@ -169,6 +169,16 @@ class TableLog:
             return None
         batch = commit_metadata(commit).get("batch_id")  # a repeat replaces records, without a transaction
         return batch if isinstance(batch, int) else None
+
+    def _of_earlier(self, commit: Commit) -> bool:
+        """Return whether a commit belongs to an earlier generation of the stream."""
+        manifest = self.context.snapshot.manifest
+        earlier = () if manifest is None else manifest.generations[:-1]
+        return any(
+            transaction_app_id(generation.query_id, self.sink) in commit.transactions
+            for generation in earlier
+            if generation.query_id is not None
+        )
 
     @property
     def _oldest(self) -> int:
