@@ -55,6 +55,8 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
             Entry("Expect"),
             Entry("QueryOptions"),
             Entry("RunWhen"),
+            Entry("Checks"),
+            Entry("StateBounds"),
         ),
     },
     "Sources": {

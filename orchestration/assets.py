@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dagster import (
-    AssetCheckKey,
     AssetCheckResult,
     AssetExecutionContext,
     AssetKey,
@@ -30,7 +29,7 @@ from dagster import (
 )
 
 from orchestration.asset_events import Event, without_output
-from orchestration.checks import CHECKPOINT_SOUND, check_results, check_specs, checkpoint_check
+from orchestration.checks import check_results, check_specs
 from orchestration.live_observations import LiveObservations
 from orchestration.metadata import idle_metadata, result_metadata
 from orchestration.run_tags import job_tags, tag_run
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from dagster import HookDefinition, RetryPolicy, UnresolvedAssetJobDefinition
 
     from pipelines.streaming import Pipeline, Stream
-    from pipelines.streaming.records.lake import Lake
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.target import Target
     from resources.target.resolve import ResolvedTarget
@@ -98,19 +96,20 @@ class StreamsResource(ConfigurableResource[Any]):
         try:
             target = self.spark.resolved_target
             candidates = tuple(target.streams() if streams is None else streams)
+            known = {stream.name: stream for stream in candidates}
             if selection:
                 candidates = select(candidates, selection)
             outputs = _outputs(context)
             keys = {stream: outputs.get(str(stream.name)) or self._key(stream) for stream in candidates}
             if outputs:
                 by_key = {key: stream for stream, key in keys.items()}
-                yield from _standalone_checks(context, by_key, target.lake)
+                yield from _standalone_checks(context, by_key, known, target)
                 keys = {
                     stream: key
                     for stream, key in keys.items()
                     if key in context.selected_asset_keys or (selection and str(stream.name) not in outputs)
                 }
-            yield from self._run(context, keys, set(outputs.values()))
+            yield from self._run(context, keys, known, set(outputs.values()))
         except TidemillError as error:  # its text says it all; a stack would bury it
             raise Failure(description=str(error), allow_retries=error.transient) from None
 
@@ -119,14 +118,18 @@ class StreamsResource(ConfigurableResource[Any]):
         return known or AssetKey([stream.name.pipeline, stream.name.stream])
 
     def _run(
-        self, context: Context, keys: "Mapping[Stream, AssetKey]", outputs: set[AssetKey]
+        self,
+        context: Context,
+        keys: "Mapping[Stream, AssetKey]",
+        known: "Mapping[StreamName, Stream]",
+        outputs: set[AssetKey],
     ) -> Iterator[Event]:
         """Run the streams; raise at the end if one failed, so that all others have ended by then."""
         if not keys:
             return
         target = self.spark.resolved_target
-        streams = {stream.name: stream for stream in keys}
-        tag_run(context.instance, context.run.run_id, target.name, (name.pipeline for name in streams))
+        pipelines = (stream.name.pipeline for stream in keys)
+        tag_run(context.instance, context.run.run_id, target.name, pipelines)
         run = PipelineRun(list(keys), target=target, engine=self.spark.engine, run_id=context.run.run_id)
         try:
             observed = LiveObservations(
@@ -135,9 +138,8 @@ class StreamsResource(ConfigurableResource[Any]):
             # Closing also cancels the queries where Dagster stops between two results.
             with closing(run.iter_results(on_wait=observed.update)) as results:
                 for result in results:
-                    stream = streams[result.stream]
-                    key = keys[stream]
-                    for event in _report(context, stream, key, result, target.lake):
+                    key = keys[known[result.stream]]
+                    for event in _report(context, key, known, result, target):
                         yield from [event] if key in outputs else without_output(event)
         except (DagsterExecutionInterruptedError, KeyboardInterrupt):
             _cancel(context, run.finished)
@@ -238,6 +240,31 @@ def pipeline_job(
     )
 
 
+def checks_job(
+    pipeline: "Pipeline",
+    assets: "AssetsDefinition | Iterable[AssetKey]",
+    *,
+    target: "Target | None" = None,
+) -> "UnresolvedAssetJobDefinition":
+    """Return the job that evaluates the checks of a pipeline without running a stream, and without a JVM.
+
+    Args:
+        pipeline: The pipeline.
+        assets: Its assets, or their keys.
+        target: The target, which the runs are tagged with.
+    """
+    return define_asset_job(
+        # Two underscores: no pipeline, and so no other job, can have this name.
+        f"{pipeline.name}__checks",
+        selection=AssetSelection.checks_for_assets(
+            *([assets] if isinstance(assets, AssetsDefinition) else assets)
+        ),
+        description=f"The checks of {pipeline.name}, without a run of its streams.",
+        executor_def=in_process_executor,
+        run_tags=job_tags(None if target is None else target.name, pipeline.name),
+    )
+
+
 def _outputs(context: Context) -> dict[str, AssetKey]:
     """Return the assets of the op that are streams, by the names of the streams."""
     if not context.has_assets_def:
@@ -262,13 +289,16 @@ def _cancel(context: Context, results: "list[StreamResult]") -> None:
 
 
 def _report(
-    context: Context, stream: "Stream", key: AssetKey, result: "StreamResult", lake: "Lake"
+    context: Context,
+    key: AssetKey,
+    known: "Mapping[StreamName, Stream]",
+    result: "StreamResult",
+    target: "Target",
 ) -> Iterator[Event]:
     """Yield one stream's result as Dagster events, which Dagster records at once."""
-    now = datetime.now(UTC)
-    checks = [
-        check for check in check_results(stream, key, result, lake, now) if _is_reported(context, key, check)
-    ]
+    now, stream = datetime.now(UTC), known[result.stream]
+    names = _selected_checks(context, key)
+    checks = list(check_results(stream, key, target, now, result=result, names=names, streams=known))
     for warning in result.warnings:
         context.log.warning("%s: %s", result.stream, warning)
     match result.outcome:
@@ -309,27 +339,25 @@ def _report(
     yield from checks
 
 
-def _is_reported(context: Context, key: AssetKey, check: AssetCheckResult) -> bool:
-    """Return whether Dagster selected a check; an op that does not own the asset reports all of them."""
-    if not check.check_name:
-        return False
-    selected = AssetCheckKey(key, check.check_name) in context.selected_asset_check_keys
-    return selected or key not in _outputs(context).values()
+def _selected_checks(context: Context, key: AssetKey) -> list[str] | None:
+    """Return the checks of an asset that Dagster selected; None for all, in an op that does not own the asset."""
+    if key not in _outputs(context).values():
+        return None
+    return [check.name for check in context.selected_asset_check_keys if check.asset_key == key]
 
 
 def _standalone_checks(
-    context: Context, streams: "Mapping[AssetKey, Stream]", lake: "Lake"
+    context: Context,
+    streams: "Mapping[AssetKey, Stream]",
+    known: "Mapping[StreamName, Stream]",
+    target: "Target",
 ) -> Iterator[AssetCheckResult]:
-    """Yield the checks that are selected without their asset: a checkpoint can be verified without a run."""
-    for check in context.selected_asset_check_keys:
-        if check.asset_key in context.selected_asset_keys or check.asset_key not in streams:
-            continue
-        if check.name == CHECKPOINT_SOUND:
-            yield checkpoint_check(check.asset_key, streams[check.asset_key], lake)
-        else:
-            context.log.warning(
-                "%s of %s is evaluated only by a run of the stream.", check.name, check.asset_key
-            )
+    """Yield the checks that are selected without their asset: they need no run, and no JVM."""
+    now = datetime.now(UTC)
+    alone = {check.asset_key for check in context.selected_asset_check_keys} - context.selected_asset_keys
+    for key in alone & streams.keys():
+        names = _selected_checks(context, key)
+        yield from check_results(streams[key], key, target, now, names=names, streams=known)
 
 
 def _raise_for(results: "list[StreamResult]") -> None:

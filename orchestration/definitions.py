@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dagster import Definitions, MetadataValue, in_process_executor, load_from_defs_folder
 
-from orchestration.assets import pipeline_job, streaming_resources
+from orchestration.assets import checks_job, pipeline_job, streaming_resources
 from orchestration.location import CodeLocation
 from orchestration.schedules import schedules
 from orchestration.sensors import backlog_sensor
@@ -28,8 +28,9 @@ defs = location.merged(
             *external_assets([p for p in pipelines if p.name in location.assets], target=target),
         ],
         jobs=[
-            pipeline_job(pipeline, location.keys_of(pipeline).values(), target=target)
+            job(pipeline, location.keys_of(pipeline).values(), target=target)
             for pipeline in pipelines
+            for job in (pipeline_job, checks_job)
         ],
         sensors=[
             backlog_sensor(pipeline, location.keys_of(pipeline), target=target, running=target.automation)

@@ -27,7 +27,7 @@ PAGES = {path.relative_to(ROOT).as_posix(): path for path in (*ROOT.glob("*.md")
 COMMAND = PAGES["docs/command.md"].read_text(encoding="utf-8")
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 # The keys below these keys are chosen by Spark, by the user, or are names of feeds.
-FREE = {"offset", "start", "conf", "feeds", "tags"}
+FREE = {"offset", "start", "conf", "feeds", "tags", "numbers"}
 
 
 def prose(page: str) -> str:
@@ -259,6 +259,7 @@ def arguments(tmp_path, monkeypatch):
     return {
         "run": ["run", "shop/orders"],
         "status": ["status", "shop/orders"],
+        "check": ["check", "shop/orders"],
         "list": ["list", "shop/orders"],
         "rebind": ["rebind", "shop/orders", "events", "--landing", elsewhere, "--dry-run"],
         "inspect": ["checkpoint", "inspect", a],

@@ -1,4 +1,4 @@
-"""`tidemill accept`: continue where a run was refused, with what a person has decided."""
+"""`tidemill accept`: continue where a run was refused or a check failed, with what a person has decided."""
 
 import re
 from functools import partial
@@ -26,25 +26,32 @@ def accept(
         str | None,
         typer.Option(metavar="UPSTREAM@VERSION", help="Skip this commit, which removed rows: ads/clicks@7."),
     ] = None,
+    findings: Annotated[
+        bool,
+        typer.Option(
+            "--findings", help="What the check exactly_once found is known: check what comes after it."
+        ),
+    ] = False,
     flags: ChangeFlags,
 ) -> None:
-    """Accept a new source, or a commit upstream that removed rows.
+    """Accept a new source, a commit upstream that removed rows, or what a check has found.
 
     Exit status: 0 fine, 1 it is not possible, 2 nothing was changed without --yes, 130 interrupted.
     """
     from pipelines.streaming.errors import ConfigurationError
-    from pipelines.streaming.lifecycle import accept_new_source, accept_version
+    from pipelines.streaming.lifecycle import accept_findings, accept_new_source, accept_version
     from pipelines.streaming.names import StreamName
 
     resolved, reader = flags.stream(stream)
     commit = _VERSION.fullmatch(version or "")
-    if (new_source is None) == (version is None) or (version is not None and commit is None):
+    given = (new_source is not None) + (version is not None) + findings
+    if given != 1 or (version is not None and commit is None):
         raise ConfigurationError(
-            "Name what is accepted: --new-source NAME, or --version UPSTREAM@VERSION such as ads/clicks@7."
+            "Name what is accepted: --new-source NAME, --version UPSTREAM@VERSION such as ads/clicks@7, or --findings."
         )
-    change_stream(
-        partial(accept_new_source, reader, resolved, new_source or "")
-        if commit is None
-        else partial(accept_version, reader, resolved, StreamName.parse(commit[1]), int(commit[2])),
-        flags,
-    )
+    change = partial(accept_findings, reader, resolved)
+    if new_source is not None:
+        change = partial(accept_new_source, reader, resolved, new_source)
+    elif commit is not None:
+        change = partial(accept_version, reader, resolved, StreamName.parse(commit[1]), int(commit[2]))
+    change_stream(change, flags)

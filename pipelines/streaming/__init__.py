@@ -1,5 +1,6 @@
 """The public names that every pipeline is made of."""
 
+from pipelines.streaming.checks.bounds import Checks, StateBounds
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.options import QueryOptions
 from pipelines.streaming.pipeline import Pipeline
@@ -17,6 +18,7 @@ from pipelines.streaming.sources import (
 from pipelines.streaming.stream import Stream
 
 __all__ = [
+    "Checks",
     "DeltaAppend",
     "DeltaMerge",
     "DeltaOverwrite",
@@ -28,6 +30,7 @@ __all__ = [
     "Pipeline",
     "QueryOptions",
     "RunWhen",
+    "StateBounds",
     "Stream",
     "from_csv",
     "from_json",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines.streaming.checks.bounds import Checks
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.names import MAIN_SINK, RESERVED_RULES, valid_argument
@@ -151,9 +152,36 @@ def unique_rules(expect: Sequence[Expect]) -> tuple[Expect, ...]:
         raise DefinitionError(f"expect has the names {names}: each rule needs its own.")
     if reserved := sorted(RESERVED_RULES.intersection(names)):
         raise DefinitionError(
-            f"expectation {reserved[0]!r} has the name of a check that every stream has; choose another."
+            f"expectation {reserved[0]!r} has the name of a check of Tidemill; choose another."
         )
     return rules
+
+
+def valid_checks(checks: object, *, default: Checks) -> Checks:
+    """Return the bounds of a stream's checks, or the default where there are none.
+
+    Raises:
+        DefinitionError: It is not a `Checks`.
+    """
+    if checks is None:
+        return default
+    if not isinstance(checks, Checks):
+        raise DefinitionError(f"checks is {checks!r}: give Checks(...).")
+    return checks
+
+
+def check_freshness(stream: Stream) -> None:
+    """Check that a declared freshness can be evaluated.
+
+    Raises:
+        DefinitionError: Nothing says how old an event is.
+    """
+    watermarks = any(source.watermark is not None for source in stream.sources.values())
+    if stream.checks.freshness is not None and stream.checks.event_time is None and not watermarks:
+        raise DefinitionError(
+            "checks has freshness, and no source has a watermark: name the column of the table that has the event "
+            "times with event_time=."
+        )
 
 
 def check_parts(stream: Stream) -> None:

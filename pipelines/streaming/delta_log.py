@@ -5,6 +5,7 @@ file (Delta protocol, "Delta Log Entries"), which delta-rs does not offer.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+
+
+_COMMIT_FILE = re.compile(r"([0-9]{20})\.json", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +113,28 @@ def commits_of_batches(folder: Path, app_id: str, oldest: int) -> dict[int, Comm
 
 def read_commit(folder: Path, version: int) -> Commit | None:
     """Return the commit of one version; None where its file is missing."""
+    actions = read_actions(folder, version)
+    return None if actions is None else commit_of(version, actions)
+
+
+def read_actions(folder: Path, version: int) -> list[dict[str, Any]] | None:
+    """Return the actions of one version; None where its file is missing."""
     path = folder / "_delta_log" / f"{version:020d}.json"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return None
-    return _commit(version, [json.loads(line) for line in lines if line.strip()])
+    return [json.loads(line) for line in lines if line.strip()]
 
 
-def _commit(version: int, actions: list[dict[str, Any]]) -> Commit:
+def versions_in(folder: Path) -> list[int]:
+    """Return the versions of a table that have a file in its log, ascending; none where there is no table."""
+    names = (path.name for path in (folder / "_delta_log").glob("*.json"))
+    return sorted(int(match[1]) for name in names if (match := _COMMIT_FILE.fullmatch(name)))
+
+
+def commit_of(version: int, actions: list[dict[str, Any]]) -> Commit:
+    """Return the commit with these actions."""
     info: dict[str, Any] = {}
     transactions: dict[str, int] = {}
     adds = removes = False

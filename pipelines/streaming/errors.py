@@ -5,6 +5,8 @@ not. Every message has the same order: the stream, what happened, what was lost 
 `Fix:` the command or edit.
 """
 
+from typing import Self
+
 NOTHING_LOST = "No data was lost."
 
 
@@ -17,6 +19,7 @@ class TidemillError(Exception):
         lost: What was lost.
         fix: The command or edit that fixes it; empty where `what` already says it.
         error_class: The engine's own error class (Spark's, Delta's), where there is one.
+        rule: The expectation that stopped the run, where one did.
     """
 
     transient = False
@@ -29,13 +32,22 @@ class TidemillError(Exception):
         lost: str = "",
         fix: str = "",
         error_class: str | None = None,
+        rule: str | None = None,
     ) -> None:
         self.what = what
         self.stream = None if stream is None else str(stream)
         self.lost = lost
         self.fix = fix
         self.error_class = error_class
+        self.rule = rule
         super().__init__(str(self))
+
+    def of(self, stream: object) -> Self:
+        """Return the same error with the stream that it happened to."""
+        named = type(self).__new__(type(self), *self.args)
+        named.__dict__.update(self.__dict__)
+        named.stream = str(stream)
+        return named
 
     def __str__(self) -> str:
         head = f"{self.stream}: " if self.stream else ""
@@ -83,8 +95,9 @@ class TerminalError(TidemillError):
         lost: str = NOTHING_LOST,
         fix: str = "",
         error_class: str | None = None,
+        rule: str | None = None,
     ) -> None:
-        super().__init__(what, stream=stream, lost=lost, fix=fix, error_class=error_class)
+        super().__init__(what, stream=stream, lost=lost, fix=fix, error_class=error_class, rule=rule)
 
 
 class LeaseHeldError(TerminalError):

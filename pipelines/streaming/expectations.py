@@ -91,15 +91,20 @@ def _hashable(field: "StructField") -> str:
 
 
 def counts(rows: "DataFrame", rules: "Sequence[Expect]") -> "list[Column]":
-    """Return aggregates over rows that count violations: `dropped`, and `violated_<name>` for each rule.
+    """Return aggregates over rows: `rows`, `dropped`, and `violated_<name>` for each rule.
 
     A dropped row is counted under every rule that it violates, and once as `dropped`.
     """
     from pyspark.sql import functions as F
 
     always = guard(rows)
-    return [F.sum(_dropped(rules, always).cast("long")).alias("dropped")] + [
-        F.sum(violated(rule.condition, always).cast("long")).alias(f"violated_{rule.name}") for rule in rules
+    return [
+        F.count(F.lit(1)).alias("rows"),
+        F.sum(_dropped(rules, always).cast("long")).alias("dropped"),
+        *(
+            F.sum(violated(rule.condition, always).cast("long")).alias(f"violated_{rule.name}")
+            for rule in rules
+        ),
     ]
 
 

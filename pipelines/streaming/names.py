@@ -12,8 +12,19 @@ _REFUSED_BY_DAGSTER = (
     "context conf config meta arg_dict dict input_arg_dict output_arg_dict "
     "int str float bool input output type"
 )
-# Asset checks that every stream has.
-RESERVED_RULES = frozenset({"checkpoint_sound", "watermark_not_ahead"})
+# Asset checks of streams (`pipelines.streaming.checks`).
+RESERVED_RULES = frozenset(
+    {
+        "checkpoint_sound",
+        "watermark",
+        "state_bounded",
+        "exactly_once",
+        "late_rows",
+        "freshness",
+        "backlog",
+        "quarantine",
+    }
+)
 # Tidemill's own package, the first parts of the asset keys of external data, and what Dagster refuses.
 RESERVED_PIPELINES = frozenset(
     {"streaming", "feed", "kafka", "files", "delta", "source", *_REFUSED_BY_DAGSTER.split(), *keyword.kwlist}

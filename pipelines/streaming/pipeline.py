@@ -14,14 +14,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipelines.streaming.checks.bounds import Checks
 from pipelines.streaming.declaration import (
     arguments_of,
+    check_freshness,
     check_parts,
     location_of,
     named_sources,
     ordered_sinks,
     underlying,
     unique_rules,
+    valid_checks,
 )
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
@@ -47,6 +50,7 @@ class Pipeline:
         tags: Labels of all its streams.
         run_when: When the backlog of a stream starts a run, unless a stream has a policy of its own.
         record_idle: Whether Dagster records an idle run as a materialization, unless a stream says otherwise.
+        checks: Bounds and severities of the checks of its streams, unless a stream has its own.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Pipeline:
     tags: Mapping[str, str] = field(default_factory=dict)
     run_when: RunWhen = field(default_factory=RunWhen)
     record_idle: bool = False
+    checks: Checks = field(default_factory=Checks)
     _streams: dict[str, Stream] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +70,7 @@ class Pipeline:
             object.__setattr__(self, "owners", _owners(self.owners))
             object.__setattr__(self, "tags", _tags(self.tags))
             _run_when(self.run_when)
+            valid_checks(self.checks, default=Checks())
         except DefinitionError as error:
             raise DefinitionError(f"pipeline {self.name!r}: {error.what}") from None
 
@@ -84,6 +90,7 @@ class Pipeline:
         sink: Sink | Sequence[Sink],
         expect: Sequence[Expect] = (),
         query: QueryOptions | None = None,
+        checks: Checks | None = None,
         name: str | None = None,
         owners: Sequence[str] = (),
         tags: Mapping[str, str] | None = None,
@@ -97,6 +104,7 @@ class Pipeline:
             sink: One sink, or an ordered list, each with a name.
             expect: Rules on the output.
             query: How the query runs.
+            checks: Bounds and severities of its checks; the default is the pipeline's, as a whole.
             name: The stream's name; the default is the function's.
             owners: Who is responsible for it; the default is the pipeline's owners.
             tags: Labels, added to the pipeline's.
@@ -124,6 +132,7 @@ class Pipeline:
                     sinks=ordered_sinks(sink),
                     expect=unique_rules(expect),
                     query=query or QueryOptions(),
+                    checks=valid_checks(checks, default=self.checks),
                     description=underlying(function).description,
                     owners=_owners(owners) or tuple(self.owners),
                     tags={**self.tags, **_tags(tags or {})},
@@ -132,6 +141,8 @@ class Pipeline:
                     declared_at=location_of(function),
                 )
                 check_parts(stream)
+                if checks is not None:
+                    check_freshness(stream)
             except DefinitionError as error:
                 raise DefinitionError(f"{error.what} ({location_of(function)})", stream=full_name) from None
             self._streams[full_name.stream] = stream

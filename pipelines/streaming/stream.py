@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipelines.streaming.checks.bounds import Checks
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.names import MAIN_SINK, StreamName
@@ -33,6 +34,7 @@ class Stream:
         sinks: The tables it writes, in order; the last one is the main table.
         expect: Rules on the output.
         query: How the query runs.
+        checks: Bounds and severities of its checks.
         description: The function's docstring.
         owners: Who is responsible for it, as Dagster owners (an e-mail address, or `team:name`).
         tags: Labels.
@@ -48,6 +50,7 @@ class Stream:
     sinks: tuple[Sink, ...]
     expect: tuple[Expect, ...] = ()
     query: QueryOptions = field(default_factory=QueryOptions)
+    checks: Checks = field(default_factory=Checks)
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -1,6 +1,5 @@
 """One op for many streams: what each outcome becomes in Dagster. The run itself is canned here."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,8 +16,8 @@ from dagster import (
     materialize,
 )
 
-from orchestration.assets import pipeline_job, streaming_assets, streaming_resources
-from orchestration.checks import CHECKPOINT_SOUND, WATERMARK
+from orchestration.assets import checks_job, pipeline_job, streaming_assets, streaming_resources
+from orchestration.checks import DESCRIPTIONS
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
 from pipelines.streaming.checkpoint.verify import Finding
 from pipelines.streaming.errors import ConfigurationError, DefinitionError, TerminalError, TransientError
@@ -29,6 +28,8 @@ from pipelines.streaming.records.manifest import first_manifest
 from pipelines.streaming.run.live import Live
 from pipelines.streaming.run.results import StreamResult
 
+CHECKPOINT_SOUND = "checkpoint_sound"
+ALWAYS = (CHECKPOINT_SOUND, "exactly_once", "backlog")
 CLICKS, UNIQUE, TOTALS = (StreamName("shop", name) for name in ("clicks", "unique_clicks", "totals"))
 TERMINAL = TerminalError("the column is missing.", stream=CLICKS, fix="Put it back.")
 TRANSIENT = TransientError("the broker is down.", stream=CLICKS)
@@ -234,10 +235,9 @@ def test_every_check_of_every_selected_stream_is_answered(shop, canned):
         "clicks:known": False,
         "clicks:cheap": True,
         "clicks:positive": True,
-        f"clicks:{CHECKPOINT_SOUND}": True,
-        f"unique_clicks:{CHECKPOINT_SOUND}": True,
-        f"unique_clicks:{WATERMARK}": True,
-        f"totals:{CHECKPOINT_SOUND}": True,
+        **{f"clicks:{name}": True for name in (*ALWAYS, "quarantine")},
+        **{f"unique_clicks:{name}": True for name in (*ALWAYS, "watermark", "late_rows", "state_bounded")},
+        **{f"totals:{name}": True for name in (*ALWAYS, "state_bounded")},
     }
     planned = {
         (event.event_specific_data.asset_key, event.event_specific_data.check_name)
@@ -264,6 +264,7 @@ def test_the_rule_that_stopped_a_run_is_the_one_that_fails(shop, canned):
         "a row violates the expectation 'positive' (cost > 0).",
         stream=CLICKS,
         error_class="EXPECTATION_FAILED",
+        rule="positive",
     )
     passed = checks(canned.run(shop, failed(error)))
     assert passed["clicks:positive"] is False
@@ -271,25 +272,18 @@ def test_the_rule_that_stopped_a_run_is_the_one_that_fails(shop, canned):
     assert passed[f"clicks:{CHECKPOINT_SOUND}"] is True
 
 
-@pytest.mark.parametrize(("seconds", "passes"), [(-60, True), (3600, False)])
-def test_a_watermark_in_the_future_fails_its_check(shop, canned, seconds, passes):
-    ahead = int((datetime.now(UTC).timestamp() + seconds) * 1000)
-    result = canned.run(shop, idle(CLICKS), updated(UNIQUE, watermark_ms=ahead), idle(TOTALS))
-    assert checks(result)[f"unique_clicks:{WATERMARK}"] is passes
-
-
 def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypatch):
     checkpoint = canned.lake.checkpoint(CLICKS, 1)
-    checkpoint.mkdir(parents=True)
+    (checkpoint / "offsets").mkdir(parents=True)
     StreamRecords(canned.lake, CLICKS).write_manifest(first_manifest({}))
     finding = Finding("empty-file", "error", "offsets/4", "The file is empty.", "Delete it.")
     asked = []
 
     def verify(path, *, level, sink_batch):
         asked.append((path, level, sink_batch))
-        return SimpleNamespace(findings=(finding,), sound=False)
+        return SimpleNamespace(findings=(finding,), sound=False, inspection=SimpleNamespace(conf={}))
 
-    monkeypatch.setattr("orchestration.checks.verify", verify)
+    monkeypatch.setattr("pipelines.streaming.checks.checkpoint_sound.verify", verify)
     result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
     assert asked == [(checkpoint, "quick", None)]
     (check,) = (
@@ -325,7 +319,23 @@ def test_a_rule_must_not_have_the_name_of_a_check_that_every_stream_has(name):
 
 
 def test_the_reserved_names_are_those_of_the_checks():
-    assert {CHECKPOINT_SOUND, WATERMARK} == RESERVED_RULES
+    assert set(DESCRIPTIONS) == RESERVED_RULES
+
+
+def test_an_expectation_that_stops_a_run_blocks_what_is_downstream(shop):
+    blocking = {spec.name for spec in streaming_assets(shop).check_specs if spec.blocking}
+    assert blocking == {"positive"}
+
+
+def test_a_job_evaluates_all_checks_without_a_run_of_a_stream(shop, canned):
+    assets = streaming_assets(shop)
+    defs = Definitions(assets=[assets], jobs=[checks_job(shop, assets)], resources=streaming_resources())
+    result = defs.resolve_job_def("shop__checks").execute_in_process(instance=canned.instance)
+    assert result.success
+    assert materialized(result) == set()
+    assert set(checks(result)) == {
+        f"{key.asset_key.path[-1]}:{key.name}" for key in streaming_assets(shop).check_keys
+    }
 
 
 def test_the_job_of_a_pipeline_runs_all_of_it_in_one_process(shop):

@@ -13,6 +13,7 @@ from tests.small import small_target
 pytestmark = pytest.mark.jvm
 
 ROOT = Path(__file__).parents[2]
+CHECKS = ("checkpoint_sound", "exactly_once", "backlog", "quarantine")
 # In a process of its own: a JVM lives as long as its process, and the compute logs are the process's.
 SCRIPT = """
 import json
@@ -153,7 +154,7 @@ def test_the_next_run_continues_and_counts_its_own_rows_only(runs):
 
 def test_rules_and_the_checkpoint_are_checks(runs):
     answered = {name: passed for name, passed in runs[0]["checks"].items() if "/numbers/" in name}
-    assert answered == {"case/numbers/small": False, "case/numbers/checkpoint_sound": True}
+    assert answered == {"case/numbers/small": False, **{f"case/numbers/{name}": True for name in CHECKS}}
 
 
 def test_a_batch_asset_reads_the_table_in_the_same_session(runs):
@@ -165,7 +166,7 @@ def test_a_run_with_nothing_new_materializes_nothing_and_answers_the_checks(runs
     assert runs[2]["success"]
     assert runs[2]["materialized"] == {}
     assert runs[2]["observed"] == ["case/numbers"]
-    assert runs[2]["checks"] == {"case/numbers/small": True, "case/numbers/checkpoint_sound": True}
+    assert runs[2]["checks"] == {f"case/numbers/{name}": True for name in ("small", *CHECKS)}
 
 
 def test_a_failed_stream_skips_what_depends_on_it_and_both_are_named(runs):

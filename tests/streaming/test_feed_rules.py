@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 from pyspark.sql import functions as F
@@ -17,6 +17,7 @@ from pipelines.streaming import (
     from_csv,
     from_json,
 )
+from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.errors import DefinitionError, TerminalError
 from pipelines.streaming.testing import multiset
 
@@ -141,7 +142,10 @@ def test_a_row_for_which_a_fail_rule_raises_stops_the_batch(scratch):
     with pytest.raises(TerminalError, match="'positive'") as raised:
         scratch.run(strict, [PAYMENTS[:2]])
     assert raised.value.error_class == "EXPECTATION_FAILED"
+    assert raised.value.rule == "positive"
     assert scratch.rows(strict) == Counter()
+    (alone,) = evaluate(strict, scratch.target, datetime.now(UTC), names=["positive"])
+    assert (alone.status, alone.summary) == ("error", str(raised.value))
 
 
 def test_a_rule_that_is_not_a_condition_is_still_refused(scratch):

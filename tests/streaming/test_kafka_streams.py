@@ -3,14 +3,18 @@
 import inspect
 import json
 from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import functions as F
 
-from pipelines.streaming import DeltaAppend, Feed, FileSource, KafkaSource, Pipeline, from_json, raw
+from pipelines.streaming import Checks, DeltaAppend, Feed, FileSource, KafkaSource, Pipeline, from_json, raw
 from pipelines.streaming.backlog.sources import backlog_of
+from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.target import KafkaCluster, TopicBinding
 from pipelines.streaming.testing import multiset
 
@@ -51,6 +55,52 @@ def test_a_topic_is_read_once_and_its_tombstones_are_data(scratch, broker, topic
     assert len(first.batches) >= 3, "at most two messages a batch"
     origins = Counter((dict(o[0])["topic"], dict(o[0])["partition"]) for o in scratch.rows(orders, "_origin"))
     assert {origin[0] for origin in origins} == {topic}
+
+
+def test_the_checks_of_a_topic_count_its_offsets_and_forecast_its_retention(scratch, broker, topic):
+    cluster = KafkaCluster(bootstrap=broker.bootstrap)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def configure(name, value):
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result()
+
+    def check(name, now=None, **bounds):
+        declared = replace(orders, checks=Checks(**bounds))
+        (result,) = evaluate(declared, scratch.target, now or datetime.now(UTC), names=[name])
+        return result
+
+    configure("retention.ms", "3600000")
+    scratch.bindings["orders"] = TopicBinding(cluster, topic)
+    feed = Feed("orders", value=from_json("id STRING"))
+    orders = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="orders")(lambda events: events)
+    for count in (4, 3):
+        send(broker, topic, *[(f"k{n}", json.dumps({"id": f"o{n}"})) for n in range(count)], ("k9", None))
+        scratch.run(orders)
+    assert check("exactly_once").passed
+    assert check("backlog").numbers["retention_seconds_left"] is None
+
+    send(broker, topic, ("k1", "{}"))
+    waiting = check("backlog")
+    assert (waiting.status, waiting.numbers["backlog_messages"]) == ("pass", 1)
+    assert 3000 < waiting.numbers["retention_seconds_left"] <= 3600
+    late = check("backlog", now=datetime.now(UTC) + timedelta(minutes=50))
+    assert late.status == "error"
+    assert f"of topic {topic!r} (retention.ms), which is unread" in late.summary
+
+    (scratch.lake.control(orders.name) / "checks.json").unlink()
+    (path,) = (
+        file
+        for file in scratch.lake.ledger(orders.name).glob("*.jsonl")
+        if '"batch_id": 1' in file.read_text()
+    )
+    line = json.loads(path.read_text())
+    path.write_text(json.dumps({**line, "rows_read": 3, "rows_out": None}) + "\n")
+    assert "Batch 1 read 3 rows from a range of 4, and the range has more" in check("exactly_once").summary
+    assert "from a range of" not in check("exactly_once", exact_offsets=False).summary
+    configure("cleanup.policy", "compact")
+    assert "from a range of" not in check("exactly_once").summary
 
 
 @pytest.mark.parametrize("how", ["subscribe", "subscribe_pattern", "assign"])

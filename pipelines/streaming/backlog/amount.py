@@ -63,10 +63,13 @@ def _add_files(total: _Total, unread: UnreadFiles) -> None:
 
 
 def _add_message_times(total: _Total, unread: UnreadMessages) -> None:
-    from pipelines.streaming.backlog.message_times import first_unread_ms, newest_ms
+    from pipelines.streaming.backlog.cluster import (
+        client_of,  # librdkafka is loaded only where a topic is read
+    )
 
     try:
-        times = [*first_unread_ms(unread), *newest_ms(unread)]
+        client = client_of(unread.cluster)
+        times = [*client.timestamps(unread.positions).values(), *client.newest_times(unread.positions)]
     except TidemillError:
         return
     total.times += map(moment, times)

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,8 +10,15 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ is short
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]  # its __all__ is short
 
 from pipelines.streaming.errors import ConfigurationError, TerminalError, TidemillError, TransientError
 from pipelines.streaming.target import KafkaCluster
@@ -25,6 +32,7 @@ ANSWER_SECONDS = 8.0
 REMEMBER_SECONDS = 5.0
 POLL_SECONDS = 0.02
 ELECTION_SECONDS = 0.2
+FETCH_BYTES = 1024  # the first message of a partition comes whole, whatever its size
 # This module's deadline comes first: it knows why there is no answer.
 _CLIENT_SECONDS = ANSWER_SECONDS + 1
 
@@ -179,6 +187,55 @@ class Client:
             self._settle(futures.values())
         times = [int(self._result(future).timestamp) for future in futures.values()]
         return [milliseconds for milliseconds in times if milliseconds > 0]
+
+    def topic_settings(self, names: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the settings of topics by name, such as `retention.ms`; raise as `topics` does.
+
+        A topic whose settings this user may not describe is left out.
+        """
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return {}
+        with self._asking():
+            futures = self._admin.describe_configs(resources, request_timeout=_CLIENT_SECONDS)
+            self._settle(futures.values())
+        return {
+            resource.name: {name: entry.value for name, entry in future.result().items()}
+            for resource, future in futures.items()
+            if future.exception() is None
+        }
+
+    def timestamps(self, positions: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return the time of the first message at or after each position, milliseconds since the epoch.
+
+        A partition that does not answer in time, or has no such message, is left out.
+        """
+        config: dict[str, Any] = {
+            **self._cluster.client_config(),
+            "client.id": "tidemill",
+            "group.id": "tidemill",  # librdkafka demands one; partitions are assigned and nothing is committed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.message.max.bytes": FETCH_BYTES,
+            "log_level": 0,
+        }
+        times: dict[Partition, int] = {}
+        waiting = set(positions)
+        consumer = Consumer(config)
+        try:
+            consumer.assign([TopicPartition(topic, number, at) for (topic, number), at in positions.items()])
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while waiting and time.monotonic() < deadline:
+                message = consumer.poll(ELECTION_SECONDS)
+                if message is None or message.topic() is None:
+                    continue
+                partition = (str(message.topic()), int(message.partition() or 0))
+                if message.error() is None and partition in waiting:
+                    times[partition] = message.timestamp()[1]
+                waiting.discard(partition)
+        finally:
+            consumer.close()
+        return times
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

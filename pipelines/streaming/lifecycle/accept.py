@@ -1,10 +1,14 @@
-"""What a run refuses and a person may accept: a new source, and a commit that removed rows upstream."""
+"""What a run or a check refuses and a person may accept: a new source, a commit upstream, findings of a check."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.checkpoint.format.source_log import source_folder
+from pipelines.streaming.checks.context import CheckContext
+from pipelines.streaming.checks.exactly_once import newest_position
 from pipelines.streaming.lifecycle.change import Change, changing
+from pipelines.streaming.records.checked import Checked
 from pipelines.streaming.records.edits import offsets_of
 from pipelines.streaming.records.manifest import SourceRecord
 from pipelines.streaming.run.guard import append_readings, refused_commits
@@ -53,6 +57,36 @@ def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run:
             what=f"The source {name!r} is accepted as a new one.",
             effects=tuple(effects),
             copies=subject.copies,
+        )
+
+
+def accept_findings(stream: "Stream", target: "Target", *, dry_run: bool = False) -> Change:
+    """Accept what the check `exactly_once` has found: later checks begin after the newest batch.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        dry_run: Whether the change is planned only.
+
+    Raises:
+        TerminalError: The check finds nothing.
+        LeaseHeldError: A run holds the stream's lease.
+    """
+    with changing(stream, target, "accept", dry_run=dry_run) as subject:
+        records = subject.snapshot.records
+        before = records.checked() or Checked()
+        context = CheckContext(
+            stream=stream, target=target, snapshot=subject.snapshot, now=datetime.now(UTC), before=before
+        )
+        findings = context.comparison.findings
+        if not findings:
+            raise subject.refuse("the check exactly_once has found nothing.", "no action is needed.")
+        if not dry_run:
+            records.write_checked(replace(before, position=newest_position(context)))
+        return Change(
+            stream=stream.name,
+            what="What exactly_once has found is accepted, and later checks begin after the newest batch.",
+            effects=findings,
         )
 
 

@@ -38,6 +38,8 @@ class BatchRecord:
             than that of the row in the table (`scd_type=1`), or one that the key has already (`scd_type=2`). A
             change that a newer one in the same batch replaces is not counted. None for other sinks.
         rows_quarantined: Records that went to quarantine.
+        rows_blank: Lines of a feed that are no records, and are not among those read: blank ones, and headers.
+        rows_out: Rows that left the function, where the stream has expectations.
         rows_dropped: Rows left out by expectations.
         violations: Violations by expectation.
         late: Input behind the watermark.
@@ -63,6 +65,8 @@ class BatchRecord:
     rows_written: int | None = None
     rows_ignored: int | None = None
     rows_quarantined: int | None = None
+    rows_blank: int | None = None
+    rows_out: int | None = None
     rows_dropped: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)
     late: Late | None = None

@@ -4,7 +4,7 @@ It is a cache of the checkpoint and the Delta log: a run writes the lines that a
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,28 @@ class Ledger:
                 return None
             run_id = paths[-1].stem
         return max(self.lines(run_id), key=lambda line: line.batch_id, default=None)
+
+    def lines_of(self, generation: int, batches: Collection[int]) -> list[BatchRecord]:
+        """Return the lines of some batches of a generation, oldest batch first.
+
+        The files of the latest runs are read first, up to one that has only batches before these.
+
+        Args:
+            generation: The generation.
+            batches: The batches.
+        """
+        wanted, lines = set(batches), []
+        missing, oldest = set(wanted), min(wanted, default=0)
+        paths = self.folder.glob("*.jsonl")
+        for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            if not wanted:
+                break
+            run = [line for line in self.lines(path.stem) if line.generation == generation]
+            lines += [line for line in run if line.batch_id in wanted]
+            missing -= {line.batch_id for line in run}
+            if not missing and all(line.batch_id < oldest for line in run):
+                break
+        return sorted(lines, key=lambda line: line.batch_id)
 
     def missing(self, generation: int, *, after: int, last_commit: int) -> list[int]:
         """Return the committed batches of a generation that have no line.

@@ -84,6 +84,7 @@ class LastRun:
         error: The error of a failed run, for people.
         transient: Whether a retry can help.
         position: What the failure depends on (`run/attempts.py`); None for other outcomes.
+        rule: The expectation that stopped a failed run; None where none did.
         failures: How many runs in a row have failed.
     """
 
@@ -93,6 +94,7 @@ class LastRun:
     error: str | None = None
     transient: bool = False
     position: str | None = None
+    rule: str | None = None
     failures: int = 0
 
 
@@ -138,6 +140,7 @@ class Manifest:
             error=str(error),
             transient=error.transient,
             position=position,
+            rule=error.rule,
             failures=failures + 1,
         )
         return replace(self, last_run=last_run)

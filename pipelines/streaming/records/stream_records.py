@@ -11,6 +11,7 @@ from pathlib import Path
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import Tail, read_tail_or_empty
 from pipelines.streaming.names import MAIN_SINK, StreamName
+from pipelines.streaming.records.checked import Checked, read_checked, write_checked
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.records.lease import Holder, Lease, assert_highest, holder_of, take
 from pipelines.streaming.records.ledger import Ledger
@@ -162,6 +163,14 @@ class StreamRecords:
         """Write the pinned versions of this run."""
         write_pins(self._pins_path, pins)
 
+    def checked(self) -> Checked | None:
+        """Return what the checks have recorded; None where there is nothing."""
+        return read_checked(self._checked_path)
+
+    def write_checked(self, checked: Checked) -> None:
+        """Write what the checks have recorded."""
+        write_checked(self._checked_path, checked)
+
     def take_lease(self, run_id: str) -> Lease:
         """Take the stream's lease.
 
@@ -186,6 +195,10 @@ class StreamRecords:
     @property
     def _manifest_path(self) -> Path:
         return self.control / "manifest.json"
+
+    @property
+    def _checked_path(self) -> Path:
+        return self.control / "checks.json"
 
     @property
     def _pins_path(self) -> Path:

@@ -12,7 +12,7 @@ from pipelines.streaming.delta_log import Commit
 from pipelines.streaming.expectations import OBSERVATION
 from pipelines.streaming.records import BatchRecord, Late
 from pipelines.streaming.sinks.counts import rows_ignored, rows_written
-from pipelines.streaming.sources.source import READ_OBSERVATION
+from pipelines.streaming.sources.source import BLANK_OBSERVATION, READ_OBSERVATION
 
 # Stateful operators that count late rows one by one; an aggregation counts groups after a partial aggregation.
 _COUNTS_ROWS = ("dedup", "symmetricHashJoin", "flatMapGroups", "transformWithState", "applyInPandas")
@@ -62,7 +62,7 @@ def batch_record(
     event_time = live.get("eventTime") or {}
     operators = live.get("stateOperators") or []
     dropped = observed.get("dropped")
-    rows_read = metadata.get("rows_read")
+    rows_read, rows_out = metadata.get("rows_read"), observed.get("rows")
     return BatchRecord(
         batch_id=batch_id,
         run_id=origin.run_id,
@@ -74,6 +74,8 @@ def batch_record(
         rows_written=rows_written(commit, metadata) if commit else None,
         rows_ignored=rows_ignored(commit, metadata) if commit else None,
         rows_quarantined=metadata.get("rows_quarantined"),
+        rows_blank=_observed_rows(live, BLANK_OBSERVATION),
+        rows_out=metadata.get("rows_out") if rows_out is None else rows_out,
         rows_dropped=dropped if dropped is not None else metadata.get("rows_dropped"),
         violations={
             name.removeprefix("violated_"): count or 0
@@ -122,15 +124,19 @@ def iso(milliseconds: int) -> str:
 
 def _rows_read(progress: Mapping[str, Any]) -> int | None:
     """Return the rows that the sources counted; Spark's count of input rows where none did."""
-    counts = [
-        _observed(progress, name)
-        for name in progress.get("observedMetrics") or {}
-        if name.startswith(READ_OBSERVATION)
-    ]
-    if counts:
-        return sum(count.get("rows") or 0 for count in counts)
+    counted = _observed_rows(progress, READ_OBSERVATION)
+    if counted is not None:
+        return counted
     sources = progress.get("sources")
     return None if sources is None else sum(source.get("numInputRows") or 0 for source in sources)
+
+
+def _observed_rows(progress: Mapping[str, Any], prefix: str) -> int | None:
+    """Return the rows of all observations whose names begin so; None where there is none."""
+    counts = [
+        _observed(progress, name) for name in progress.get("observedMetrics") or {} if name.startswith(prefix)
+    ]
+    return sum(count.get("rows") or 0 for count in counts) if counts else None
 
 
 def _observed(progress: Mapping[str, Any], name: str) -> Mapping[str, Any]:

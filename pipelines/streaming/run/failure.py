@@ -106,7 +106,7 @@ def translated(
     """
     if isinstance(error, TidemillError):
         if error.stream is None:
-            error.stream = str(stream)
+            error = error.of(stream)
         if isinstance(error, CheckpointError) and not error.fix:
             error.fix = _VERIFY.format(stream=stream)
         return error
@@ -165,6 +165,7 @@ def _expectation(text: str, stream: StreamName) -> TidemillError | None:
         lost="No data was lost, and no row of the batch is in the table.",
         fix="correct the input or the function, or declare the expectation with 'drop' or 'warn'.",
         error_class="EXPECTATION_FAILED",
+        rule=match[1],
     )
 
 

@@ -10,6 +10,7 @@ c. The output is computed once for all sinks and the counts of the expectations,
 d. The main table commits. That is the commit point of the batch.
 """
 
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,7 @@ class BatchWriter:
         with _computed_once(output) as rows:
             if self.expect:
                 violations = _numbers(rows.agg(*counts(rows, self.expect)))
+                counted["rows_out"] = violations.pop("rows")
                 counted["rows_dropped"] = violations.pop("dropped")
                 counted["violations"] = {name.removeprefix("violated_"): n for name, n in violations.items()}
             self._write(kept(rows, self.expect), query_id, batch_id, counted)
@@ -123,6 +125,9 @@ class BatchWriter:
             F.lit(transaction.version).cast("bigint").alias("batch_id"),
             F.current_timestamp().alias("quarantined_at"),
         ).write.format("delta")
+        # The commit of a repeat has no transaction, which Delta would skip.
+        metadata = json.dumps({"tidemill": {"batch_id": transaction.version}})
+        writer = writer.option("userMetadata", metadata)
         if self.repeat:
             this_batch = f"generation = {int(self.generation)} AND batch_id = {int(transaction.version)}"
             writer = writer.mode("overwrite").option("replaceWhere", this_batch)

@@ -25,7 +25,8 @@ class CommitMetadata:
         static_versions: The Delta version of each static reading.
         rows_read: Records of the feed, where foreachBatch counted them.
         rows_quarantined: Records that went to quarantine.
-        rows_dropped: Rows left out by expectations, where foreachBatch counted them.
+        rows_out: Rows that left the function, where foreachBatch counted them.
+        rows_dropped: Rows left out by expectations, likewise.
         violations: Violations by expectation, likewise.
         merge_order: How a merge orders changes: by its sequence column, or by batch; None for other sinks.
     """
@@ -35,6 +36,7 @@ class CommitMetadata:
     static_versions: Mapping[str, int] = field(default_factory=dict)
     rows_read: int | None = None
     rows_quarantined: int | None = None
+    rows_out: int | None = None
     rows_dropped: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)
     merge_order: Literal["sequence", "batch"] | None = None

@@ -10,7 +10,7 @@ from pipelines.streaming.names import valid_feed_name, valid_rule_name
 from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH, limited
 from pipelines.streaming.sources.kafka import MAX_OFFSETS_PER_BATCH
 from pipelines.streaming.sources.parser import CORRUPT, Parser
-from pipelines.streaming.sources.source import Source, SourceContext, positive
+from pipelines.streaming.sources.source import BLANK_OBSERVATION, Source, SourceContext, positive
 from pipelines.streaming.sql import valid_condition
 from pipelines.streaming.target import FolderBinding
 
@@ -100,7 +100,9 @@ class Feed(Source):
             columns = [F.col(f"{_PARSED}.*")]
             if self.value.header:
                 names = records.select(*columns).drop(CORRUPT).columns
-                records = records.where(~self.value.is_header(F.col(RAW), names))
+                is_header = self.value.is_header(F.col(RAW), names)
+                headers = F.count_if(is_header).alias("rows")
+                records = records.observe(f"{BLANK_OBSERVATION}{name}_header", headers).where(~is_header)
         parsed = records.select(*columns, RAW, ORIGIN, unparsable.alias(UNPARSABLE)).drop(CORRUPT)
         # An unparsable record has no columns that a rule could judge: it violates that one rule only.
         always = guard(parsed.select(RAW))
@@ -127,7 +129,9 @@ class Feed(Source):
                 F.lit(None).cast("timestamp").alias("timestamp"),
                 F.lit(None).cast("string").alias("key"),
             )
-            return lines.where(F.trim("value") != "").select(
+            is_blank = F.trim("value") == ""
+            lines = lines.observe(f"{BLANK_OBSERVATION}{name}", F.count_if(is_blank).alias("rows"))
+            return lines.where(~is_blank).select(
                 F.col("value").alias(RAW), origin.cast(_ORIGIN_TYPE).alias(ORIGIN)
             )
         reader = reader.format("kafka").options(**binding.cluster.spark_options())

@@ -1,0 +1,168 @@
+"""The checks of a stream: which it has, and their evaluation, by a run, a schedule or the command."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pipelines.streaming.checks.backlog import backlog, waiting_since
+from pipelines.streaming.checks.checkpoint_sound import checkpoint_sound
+from pipelines.streaming.checks.context import CheckContext
+from pipelines.streaming.checks.exactly_once import exactly_once
+from pipelines.streaming.checks.expectations import expectation
+from pipelines.streaming.checks.freshness import freshness
+from pipelines.streaming.checks.late_rows import late_rows
+from pipelines.streaming.checks.quarantine import quarantine
+from pipelines.streaming.checks.result import CheckResult
+from pipelines.streaming.checks.state_bounded import state_bounded
+from pipelines.streaming.checks.watermark import has_watermark, watermark
+from pipelines.streaming.errors import TidemillError
+from pipelines.streaming.names import RESERVED_RULES
+from pipelines.streaming.records import StreamRecords
+from pipelines.streaming.records.checked import Checked
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pipelines.streaming.names import StreamName
+    from pipelines.streaming.records.lease import Holder
+    from pipelines.streaming.run.results import StreamResult
+    from pipelines.streaming.stream import Stream
+    from pipelines.streaming.target import Target
+
+    Check = Callable[[CheckContext], CheckResult]
+
+_NEEDS_RUN = RESERVED_RULES - {"checkpoint_sound"}
+"""The checks that have nothing to check before the first run."""
+_NEEDS_REST = ("checkpoint_sound", "exactly_once", "watermark", "state_bounded")
+"""The checks that would take what a running query has half written for damage."""
+
+
+def check_names(stream: "Stream") -> tuple[str, ...]:
+    """Return the checks of a stream, its expectations last: those that its declaration allows to evaluate."""
+    return (*_checks_of(stream), *(rule.name for rule in stream.expect))
+
+
+def evaluate(
+    stream: "Stream",
+    target: "Target",
+    now: "datetime",
+    *,
+    result: "StreamResult | None" = None,
+    names: Collection[str] | None = None,
+    streams: "Mapping[StreamName, Stream] | None" = None,
+) -> tuple[CheckResult, ...]:
+    """Evaluate checks of a stream. A check that fails to be evaluated is a result, too, and never an exception.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        now: The current time.
+        result: What a run has just done to the stream; None without a run.
+        names: The checks; None for all.
+        streams: All streams of the target by name, to follow an event to its origin.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    selected = [name for name in check_names(stream) if names is None or name in names]
+    try:
+        snapshot = records.snapshot()
+    except (TidemillError, OSError) as error:
+        holder = None if result is not None else records.holder()
+        return tuple(_unreadable(name, error, holder) for name in selected)
+    context = CheckContext(
+        stream=stream,
+        target=target,
+        snapshot=snapshot,
+        now=now,
+        result=result,
+        before=records.checked(),
+        streams=streams or {},
+    )
+    results = tuple(_evaluation(context, selected))
+    _record(context, {result.name: result for result in results})
+    return results
+
+
+def _checks_of(stream: "Stream") -> "dict[str, Check]":
+    checks: dict[str, Check] = {"checkpoint_sound": checkpoint_sound, "exactly_once": exactly_once}
+    if has_watermark(stream):
+        checks |= {"watermark": watermark, "late_rows": late_rows}
+    if stream.feed is None:  # a feed is ingested without state
+        checks["state_bounded"] = state_bounded
+    checks["backlog"] = backlog
+    if stream.checks.freshness is not None and (stream.checks.event_time or has_watermark(stream)):
+        checks["freshness"] = freshness
+    if stream.feed is not None:
+        checks["quarantine"] = quarantine
+    return checks
+
+
+def _evaluation(context: CheckContext, names: Collection[str]) -> Iterator[CheckResult]:
+    checks = _checks_of(context.stream)
+    checks |= {rule.name: partial(expectation, rule=rule) for rule in context.stream.expect}
+    for name in names:
+        result = _guarded(context, name, checks[name])
+        severity = context.bounds.severity.get(name)
+        yield result if severity is None else replace(result, severity=severity)
+
+
+def _guarded(context: CheckContext, name: str, check: "Check") -> CheckResult:
+    """Evaluate a check, unless the stream has never run or is running: it must not fail a run that did its work."""
+    if context.snapshot.manifest is None and name in _NEEDS_RUN:
+        return CheckResult(name=name, passed=True, summary="The stream has never run.")
+    if name in _NEEDS_REST and context.result is None and (holder := context.snapshot.records.holder()):
+        return _running(name, holder)
+    try:
+        return check(context)
+    except Exception as error:  # noqa: BLE001 - whatever it is becomes the result
+        if name == "checkpoint_sound":  # the next run would fail at it, too
+            return CheckResult(
+                name=name, passed=False, summary=f"The checkpoint could not be verified: {error}"
+            )
+        return _unevaluated(name, f"The check could not be evaluated: {type(error).__name__}: {error}")
+
+
+def _running(name: str, holder: "Holder") -> CheckResult:
+    summary = f"A run is writing, and evaluates the check at its end: {holder}"
+    return CheckResult(name=name, passed=True, summary=summary)
+
+
+def _unreadable(name: str, error: Exception, holder: "Holder | None") -> CheckResult:
+    """Return the result of a check of a stream whose records cannot be read."""
+    if holder is not None:
+        return _running(name, holder)
+    if name == "checkpoint_sound":
+        fix = (
+            " Fix: tidemill checkpoint verify names the damaged file."
+            if not getattr(error, "fix", "")
+            else ""
+        )
+        return CheckResult(name=name, passed=False, summary=f"{error}{fix}")
+    return _unevaluated(name, "The records of the stream cannot be read; see checkpoint_sound.")
+
+
+def _unevaluated(name: str, summary: str) -> CheckResult:
+    return CheckResult(name=name, passed=False, severity="warn", summary=summary, evaluated=False)
+
+
+def _record(context: CheckContext, results: Mapping[str, CheckResult]) -> None:
+    """Record for the next check what has been compared and what waits, where it was evaluated."""
+    if context.snapshot.manifest is None:
+        return
+    before = context.before or Checked()
+    after = before
+    compared, counted = results.get("exactly_once"), results.get("backlog")
+    if compared is not None and compared.numbers.get("findings") == 0:
+        after = replace(after, position=context.comparison.position)
+    if counted is not None and "waiting_seconds" in counted.numbers:
+        since = waiting_since(context, context.plan.backlog)
+        after = replace(
+            after,
+            backlog={source: waiting.count for source, waiting in context.plan.backlog.items()},
+            waiting_since=None if since is None else since.isoformat(),
+            waiting_batch=None if since is None else context.snapshot.last_commit,
+        )
+    if after != before:
+        with suppress(OSError):  # a lake that this user may only read
+            context.snapshot.records.write_checked(after)
