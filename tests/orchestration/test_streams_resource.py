@@ -26,6 +26,7 @@ from orchestration.run_tags import added_tags, cause
 from orchestration.translator import StreamTranslator, stream_specs
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
 from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.run.live import Live
 from pipelines.streaming.run.results import StreamResult
 
 SHOP = Pipeline("shop")
@@ -45,10 +46,12 @@ def runs(tmp_path, monkeypatch) -> list[list[str]]:
     class PipelineRun:
         def __init__(self, streams, **_):
             self.finished = []
+            self.live = Live()
             self._streams = streams
             ran.append([str(stream.name) for stream in streams])
 
-        def iter_results(self):
+        def iter_results(self, *, on_wait):
+            on_wait()
             for stream in self._streams:
                 failed = {
                     "outcome": "failed",
