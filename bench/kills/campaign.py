@@ -99,14 +99,16 @@ class Run:
         return True
 
     def kill(self, victim: str) -> float:
-        """Kill with SIGKILL; return the seconds until every process of the run has ended."""
-        killed = time.monotonic()
-        for process in self.group():
-            is_jvm = process.name() == "java"
-            if victim == "all" or (
-                (victim == "jvm") == is_jvm and (is_jvm or process.pid == self.process.pid)
-            ):
-                process.send_signal(signal.SIGKILL)
+        """Kill with SIGKILL; return the seconds until every process of the run has ended.
+
+        Before there is a JVM, the command is killed instead of it.
+        """
+        killed, group = time.monotonic(), self.group()
+        jvms = [process for process in group if process.name() == "java"]
+        command = [process for process in group if process.pid == self.process.pid]
+        victims = {"all": group, "command": command, "jvm": jvms or command}
+        for process in victims[victim]:
+            process.send_signal(signal.SIGKILL)
         while self.group():
             self.process.poll()
             if time.monotonic() - killed > FOR_END_S:
