@@ -14,6 +14,7 @@ from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.records.manifest import Manifest, SourceRecord, first_manifest
 from pipelines.streaming.run import source_records
 from pipelines.streaming.run.preconditions import check
+from pipelines.streaming.run.read_commits import check_read_commits
 from pipelines.streaming.target import Target
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
     source_records.check_names(stream, snapshot)
     bound = source_records.bindings(stream, target)
     source_records.check_bindings(stream, snapshot, bound)
+    check_read_commits(stream, target.lake, source_records.recorded_sources(snapshot))
     offsets = snapshot.tail.latest_offset
     recorded = source_records.recorded_sources(snapshot)
     backlog = {

@@ -28,6 +28,7 @@ from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.guard import check_edges
 from pipelines.streaming.run.plan import Plan
 from pipelines.streaming.run.progress import RunningQuery
+from pipelines.streaming.run.read_commits import with_read_commits
 from pipelines.streaming.run.recorder import Recorder
 from pipelines.streaming.run.results import Outcome, StreamResult
 from pipelines.streaming.run.writer import BatchWriter
@@ -166,6 +167,7 @@ class StreamRun:
                 **{sink.name: sink.identity for sink in self.stream.sinks},
             },
             fingerprint=built.fingerprint,
+            output_mode=self.stream.query.output_mode,
             warnings=built.warnings,
             spark_version=spark.version,
             confs=self._recorder.generation.confs or query.pinned_confs(confs),
@@ -282,6 +284,10 @@ class StreamRun:
         snapshot = self._snapshot.records.snapshot()
         batches = self._recorder.batches(first=self.first_batch)
         outcome: Outcome = "updated" if batches else "idle"
+        records = self._recorder.generation.sources
+        self._recorder.update(
+            sources=with_read_commits(self.stream, self.target.lake, snapshot.tail, records)
+        )
         self._recorder.finish(outcome)
         stateful = [batch for batch in batches if batch.state_rows is not None]
         return StreamResult(
