@@ -117,6 +117,15 @@ def read_commit(folder: Path, version: int) -> Commit | None:
     return _commit(version, [json.loads(line) for line in lines if line.strip()])
 
 
+def read_actions(folder: Path, version: int) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return the actions of one version, each with its kind; None where its file is missing."""
+    try:
+        text = (folder / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return [item for line in text.splitlines() if line.strip() for item in json.loads(line).items()]
+
+
 def _commit(version: int, actions: list[dict[str, Any]]) -> Commit:
     info: dict[str, Any] = {}
     transactions: dict[str, int] = {}

@@ -172,6 +172,20 @@ def test_a_table_that_was_restored_and_written_again_is_refused(scratch, table, 
     assert scratch.rows(copy) == multiset((n,) for n in (1, 2, 3, 4, 7))
 
 
+def test_unread_files_that_vacuum_removed_are_refused_before_a_batch(scratch, table):
+    copy = readers("copy")
+    scratch.run(copy)
+    append(table, 4)
+    append(table, 5)
+    vacuumed(table)
+    planned = set((scratch.checkpoint(copy.name) / "offsets").iterdir())
+    with pytest.raises(
+        DataLossError, match=r"version 3 of shop/orders has the file .*VACUUM.*Fix: let VACUUM"
+    ):
+        scratch.run(copy)
+    assert set((scratch.checkpoint(copy.name) / "offsets").iterdir()) == planned
+
+
 def test_a_reader_of_an_emptied_table_becomes_idle(scratch, table):
     DeltaTable(str(table)).delete()
     copy = readers("copy")

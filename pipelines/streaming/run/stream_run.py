@@ -31,6 +31,7 @@ from pipelines.streaming.run.progress import RunningQuery
 from pipelines.streaming.run.read_commits import with_read_commits
 from pipelines.streaming.run.recorder import Recorder
 from pipelines.streaming.run.results import Outcome, StreamResult
+from pipelines.streaming.run.unread_files import check_unread_files
 from pipelines.streaming.run.writer import BatchWriter
 from pipelines.streaming.sinks.sink import CommitMetadata
 from pipelines.streaming.sources import DeltaSource, StreamReading
@@ -122,6 +123,7 @@ class StreamRun:
         records = new_readers.with_starts(self.stream, lake, before, records)
         self._recorder.update(sources=records)
         check_edges(self.stream, lake, before, records)
+        check_unread_files(self.stream, lake, before, records)
         self._repair(spark, confs)
         pins = self._current_versions()
         self._snapshot.records.write_pins(Pins(self._next_batch(), pins))
