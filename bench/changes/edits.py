@@ -167,7 +167,7 @@ def _some_folder(world: World) -> tuple[str, str, str]:
         for what in sources.values()
         if what.split(" ")[0] in ("feed", "files")
     ]
-    stream, name = world.rng.choice(reads)
+    stream, name = world.rng.choice([read for read in reads if read[1] not in ("messages", "early")])
     return stream, name, world.definition.folder(name)
 
 
@@ -394,7 +394,7 @@ def state_store(world: World) -> Applied:
     """Change the state store, which the checkpoint keeps."""
     stream = world.rng.choice(["unique", "hourly", "totals"])
     now = world.definition.queries.get(stream, QueryOptions()).state_store
-    store = "memory" if now == "rocksdb" else "rocksdb"
+    store = "hdfs" if now == "rocksdb" else "rocksdb"
     return _query(world, stream, f"state_store={store!r}", "run", state_store=store)
 
 
@@ -483,6 +483,30 @@ def other_state(world: World) -> Applied:
         world, "keyed_by unique", ("id", "customer"), "unique: other keys", "run or be refused"
     )
     return replace(applied, must_undo=True)
+
+
+@edit
+def unwritten_table(world: World) -> Applied | None:
+    """Give a column another type while the table has no row and its reader waits."""
+    if world.oracle.files.get("early"):
+        return None
+    kind = world.rng.choice(["string", "double", "int"])
+    return redefined(
+        world,
+        "columns early",
+        lambda rows: rows.withColumn("amount", F.col("amount").cast(kind)),
+        f"early: amount is {kind}",
+        "run",
+    )
+
+
+@edit
+def first_rows(world: World) -> Applied | None:
+    """Let the first rows of a table arrive, long after its reader has started."""
+    if world.oracle.files.get("early"):
+        return None
+    world.drop("early", world.records("orders", clean=True))
+    return Applied("early: the first file", "early", "run")
 
 
 # Several at once

@@ -75,7 +75,7 @@ class Oracle:
         for argument, what in reads.items():
             kind, name = what.split(" ")
             position = state.read.get(argument)
-            if kind == "rows" and position is not None:
+            if kind == "rows" and isinstance(position, int):
                 unread = self.streams[name].commits[position:]
                 accepted = state.accepted.get(argument, set())
                 if any(commit.version is not None and commit.version not in accepted for commit in unread):
@@ -167,6 +167,11 @@ class Oracle:
         self._append(state, accepted, further)
 
     _messages = _orders
+
+    def _early(self, state: State, rows: list[Row], further: list[str]) -> None:
+        self._append(state, [row[:1] for row in rows], further)
+
+    _copy = _early
 
     def _merge(self, state: State, lines: list[str], *, deletes: bool) -> None:
         for line in lines:

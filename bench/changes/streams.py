@@ -3,6 +3,7 @@
 ```
 orders (feed, quarantine) -> sales (with files and a snapshot of customers), unique, hourly, totals
 customers (feed, merge)   -> log (its changes), mirror (a merge of its changes)
+early (files)              -> copy, both without a row for long
 messages (feed, a topic), where there is a broker
 ```
 """
@@ -120,6 +121,8 @@ def first_definition(*, messages: bool) -> Definition:
             "unique": {"orders": "rows orders"},
             "hourly": {"orders": "rows orders"},
             "totals": {"orders": "rows orders"},
+            "early": {"files": "files early"},
+            "copy": {"early": "rows early"},
         },
         sinks={
             "messages": append,
@@ -131,8 +134,13 @@ def first_definition(*, messages: bool) -> Definition:
             "unique": append,
             "hourly": (DeltaMerge(keys=["hour"], sequence_by="n"),),
             "totals": (DeltaMerge(keys=["customer"]),),
+            "early": append,
+            "copy": append,
         },
-        queries={"totals": QueryOptions(output_mode="update")},
+        queries={
+            "totals": QueryOptions(output_mode="update", state_store="hdfs"),
+            "unique": QueryOptions(state_store="hdfs"),
+        },
     )
 
 
@@ -171,6 +179,10 @@ def _totals(inputs: Inputs) -> DataFrame:
     return _union(inputs).groupBy("customer").agg(F.count("*").alias("n"), F.sum("amount").alias("amount"))
 
 
+def _early(inputs: Inputs) -> DataFrame:
+    return _union(inputs).select(F.from_json("value", ORDER).alias("o")).select("o.id", "o.amount")
+
+
 def _union(inputs: Inputs) -> DataFrame:
     return reduce(DataFrame.unionByName, [rows for _, rows in inputs])
 
@@ -185,6 +197,8 @@ _FUNCTIONS: Mapping[str, Function] = {
     "unique": _union,
     "hourly": _hourly,
     "totals": _totals,
+    "early": _early,
+    "copy": _union,
 }
 
 
