@@ -95,7 +95,9 @@ def test_files_in_the_place_of_a_table_are_refused_without_a_rebind(scratch, fol
     lines = shop.stream(source=Feed("lines", value=raw()), sink=DeltaAppend(), name="lines")(lambda a: a)
     scratch.run(lines, [["2"]])
     table = shop.stream(source={"a": lines}, sink=DeltaAppend(), name="all")(lambda a: a.select("value"))
-    with pytest.raises(TerminalError, match=r"position of the kind 'file'.*Fix: declare the source as it was"):
+    with pytest.raises(
+        TerminalError, match=r"position of the kind 'file'.*Fix: declare the source as it was"
+    ):
         scratch.run(table)
 
 
