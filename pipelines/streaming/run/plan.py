@@ -95,7 +95,6 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
     source_records.check_names(stream, snapshot)
     bound = source_records.bindings(stream, target)
     source_records.check_bindings(stream, snapshot, bound)
-    check_read_commits(stream, target.lake, source_records.recorded_sources(snapshot))
     offsets = snapshot.tail.latest_offset
     recorded = source_records.recorded_sources(snapshot)
     backlog = {
@@ -109,6 +108,7 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
         )
         for source_name, source in source_records.streaming_sources(stream).items()
     }
+    check_read_commits(stream, target.lake, recorded)  # after the backlog, which recognizes another table
     return Plan(
         stream=stream,
         snapshot=snapshot,
