@@ -104,7 +104,10 @@ def one_edit(world: World, name: str) -> Outcome | None:
     concerned = world.streams if rng.random() < 0.2 else world.definition.concerned(applied.stream)
     errors = world.run(applied.only or concerned)
     refused = bool(errors)
-    check_must(applied, errors)
+    check_must(applied, errors, world.outcomes[applied.stream])
+    if applied.must_undo and applied.undo and not errors and world.outcomes[applied.stream] == "idle":
+        world.note("undo")  # the stream did not look at the edit, and the next run might
+        applied.undo()
     if applied.only and not errors:
         for _ in range(rng.randrange(4)):
             world.arrive(everywhere=True)
@@ -121,14 +124,17 @@ def one_edit(world: World, name: str) -> Outcome | None:
     return Outcome(name, applied.what, refused, ways, round(time.monotonic() - began, 1))
 
 
-def check_must(applied: Applied, errors: dict[str, Exception]) -> None:
+def check_must(applied: Applied, errors: dict[str, Exception], outcome: str) -> None:
     """Compare what followed with what must.
 
     Raises:
         DifferenceError: A stream ran although it had to be refused, or the reverse.
     """
     error = errors.get(applied.stream) or errors.get("")
-    if applied.must == "be refused" and error is None:
+    refused = applied.must == "be refused" or (
+        applied.must == "be refused if it runs" and outcome == "updated"
+    )
+    if refused and error is None:
         raise DifferenceError(f"{applied.what}: {applied.stream} ran and had to be refused")
     if applied.must == "run" and error is not None:
         raise DifferenceError(f"{applied.what}: {applied.stream} had to run: {error}")

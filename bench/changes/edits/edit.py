@@ -6,7 +6,7 @@ from typing import Literal
 
 from bench.changes.world import World
 
-Must = Literal["be refused", "run", "run or be refused"]
+Must = Literal["be refused", "be refused if it runs", "run", "run or be refused"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Applied:
         must: What must follow for that stream.
         undo: How it is undone; None for an edit of a table, which cannot be.
         only: The streams that the next runs select; None: all.
-        must_undo: Whether a refusal leaves no other way.
+        must_undo: Whether a refusal leaves no other way, and a stream that has nothing to read keeps it open.
     """
 
     what: str

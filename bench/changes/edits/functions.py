@@ -14,7 +14,7 @@ from bench.changes.world import World
 
 def _function(world: World, stream: str, change: Change, what: str, must: Must) -> Applied:
     """Change a function; a stream that has no table yet takes every output."""
-    if not world.updates[stream] and must == "be refused":
+    if not world.updates[stream] and must == "be refused if it runs":
         must = "run or be refused"
     applied = redefined(world, f"columns {stream}", change, f"{stream}: {what}", must)
     return replace(applied, must_undo=must != "run")
@@ -49,14 +49,14 @@ def lost_column(world: World) -> Applied:
 def _lost_column(world: World, stream: str = "sales", column: str = "name") -> Applied:
     if world.rng.random() < 0.5:
         return _function(
-            world, stream, lambda output: output.drop(column), f"no column {column}", "be refused"
+            world, stream, lambda output: output.drop(column), f"no column {column}", "be refused if it runs"
         )
     return _function(
         world,
         stream,
         lambda output: output.withColumn(column, F.col(column).cast("boolean")),
         f"{column} is BOOLEAN",
-        "be refused",
+        "be refused if it runs",
     )
 
 
