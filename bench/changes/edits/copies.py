@@ -54,7 +54,7 @@ def _older_part(world: World, what: str, wanted: Callable[[str], bool], must: Mu
     since = world.updates[stream] - backup.updates[stream]
     undo = _put_back(world, stream, backup, wanted)
     what = f"{stream}: the {what} of {since} updates before is restored"
-    return Applied(what, stream, must if since else "run or be refused", undo, must_undo=True)
+    return Applied(what, stream, must if since else "run or be refused", undo, (stream,), must_undo=True)
 
 
 @edit
@@ -100,7 +100,7 @@ def missing_part(world: World) -> Applied | None:
         aside.rename(path)
 
     what = f"{stream}: the {'table' if kind == stream else kind} is missing"
-    return Applied(what, stream, "be refused", undo, must_undo=True)
+    return Applied(what, stream, "be refused", undo, (stream,), must_undo=True)
 
 
 @edit

@@ -64,5 +64,8 @@ def other_topic(world: World) -> Applied | None:
     undo = world.topics.copy()
     world.topics.send(world.records("orders"))
     return Applied(
-        "the feed is bound to a copy of the topic", "messages", "be refused" if read else "run", undo
+        "the feed is bound to a copy of the topic",
+        "messages",
+        "be refused" if read else "run or be refused",
+        undo,
     )
