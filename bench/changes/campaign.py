@@ -106,7 +106,7 @@ def one_edit(world: World, name: str) -> Outcome | None:
     refused = bool(errors)
     check_must(applied, errors, world.outcomes[applied.stream])
     if applied.must_undo and applied.undo and not errors and world.outcomes[applied.stream] == "idle":
-        world.note("undo")  # the stream did not look at the edit, and the next run might
+        world.note("undo")  # the stream did not read its definition, and the next run might
         applied.undo()
     if applied.only and not errors:
         for _ in range(rng.randrange(4)):

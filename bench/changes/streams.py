@@ -88,13 +88,17 @@ class Definition:
 
     def readers(self, stream: str) -> list[str]:
         """Return the streams that stream from a stream, directly or not."""
-        found: list[str] = []
+        readers: list[str] = []
         for reader, sources in self.sources.items():
             for what in sources.values():
                 kind, name = what.split(" ")
-                if kind in ("rows", "changes") and (name == stream or name in found) and reader not in found:
-                    found.append(reader)
-        return found
+                if (
+                    kind in ("rows", "changes")
+                    and (name == stream or name in readers)
+                    and reader not in readers
+                ):
+                    readers.append(reader)
+        return readers
 
 
 CUSTOMERS = DeltaMerge(keys=["id"], sequence_by="seq", apply_as_deletes="removed", except_columns=["removed"])

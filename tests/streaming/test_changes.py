@@ -1,4 +1,4 @@
-"""A few edits of the campaign `make changes`: it keeps working, and its oracle can tell a difference."""
+"""A few edits of the campaign `make changes`: it keeps working, and its oracle notices a difference."""
 
 from collections import Counter
 

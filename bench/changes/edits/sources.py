@@ -70,10 +70,10 @@ def remove_source(world: World) -> Applied | None:
 def return_source(world: World) -> Applied | None:
     """Declare a source again that an earlier run removed."""
     sources = world.definition.sources["sales"]
-    gone = sorted({argument for argument in world.oracle.streams["sales"].read if argument not in sources})
-    if not gone:
+    missing = sorted({argument for argument in world.oracle.streams["sales"].read if argument not in sources})
+    if not missing:
         return None
-    argument = world.rng.choice(gone)
+    argument = world.rng.choice(missing)
     now = {**sources, argument: world.sales_sources[argument]}
     return redefined(world, "sources sales", now, f"sales: {argument} is back", "run or be refused")
 
@@ -158,7 +158,7 @@ def copied_folder(world: World) -> Applied | None:
 
 @edit
 def copied_lake(world: World) -> Applied:
-    """Copy the lake with its landing folder, and go on in the copy."""
+    """Copy the lake with its landing folder, and continue in the copy."""
     old, new = world.root, world.base / f"home-{world.number('home')} ü"
     shutil.copytree(old, new)
     shutil.rmtree(old)
