@@ -127,6 +127,11 @@ def read_actions(folder: Path, version: int) -> list[dict[str, Any]] | None:
     return [json.loads(line) for line in lines if line.strip()]
 
 
+def by_kind(actions: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return actions with their kinds, such as `add` and `commitInfo`."""
+    return [item for action in actions for item in action.items()]
+
+
 def versions_in(folder: Path) -> list[int]:
     """Return the versions of a table that have a file in its log, ascending; none where there is no table."""
     names = (path.name for path in (folder / "_delta_log").glob("*.json"))

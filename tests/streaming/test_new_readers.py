@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, FileSource, Pipeline, from_json, raw
 from pipelines.streaming.checkpoint import read_tail
-from pipelines.streaming.errors import TerminalError, UpstreamChangeError
+from pipelines.streaming.errors import DataLossError, TerminalError, UpstreamChangeError
 from pipelines.streaming.lifecycle import accept_version
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import StreamRecords
@@ -148,6 +148,42 @@ def test_a_reader_of_one_batch_is_restarted_for_another_source(scratch, table, t
     (tmp_path / "in" / "a").write_text("a\n")
     scratch.run(both)
     assert scratch.rows(both) == multiset([("1",), ("2",), ("3",), ("a",)])
+
+
+def test_a_table_that_was_restored_and_written_again_is_refused(scratch, table, tmp_path):
+    copy = readers("copy")
+    shutil.copytree(table, tmp_path / "backup")
+    append(table, 4)
+    scratch.run(copy)
+    newest = tmp_path / "newest"
+    table.rename(newest)
+    shutil.copytree(tmp_path / "backup", table)
+    append(table, 5)  # the version that had 4: the reader counts it as read
+    append(table, 6)
+    with pytest.raises(
+        DataLossError, match=r"shop/copy: version 3 of .*older copy.*written again.*Fix: restore"
+    ):
+        scratch.run(copy)
+
+    shutil.rmtree(table)
+    newest.rename(table)
+    append(table, 7)
+    scratch.run(copy)
+    assert scratch.rows(copy) == multiset((n,) for n in (1, 2, 3, 4, 7))
+
+
+def test_unread_files_that_vacuum_removed_are_refused_before_a_batch(scratch, table):
+    copy = readers("copy")
+    scratch.run(copy)
+    append(table, 4)
+    append(table, 5)
+    vacuumed(table)
+    planned = set((scratch.checkpoint(copy.name) / "offsets").iterdir())
+    with pytest.raises(
+        DataLossError, match=r"version 3 of shop/orders has the file .*VACUUM.*Fix: let VACUUM"
+    ):
+        scratch.run(copy)
+    assert set((scratch.checkpoint(copy.name) / "offsets").iterdir()) == planned
 
 
 def test_a_reader_of_an_emptied_table_becomes_idle(scratch, table):

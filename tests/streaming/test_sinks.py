@@ -253,6 +253,18 @@ def test_a_second_sink_that_changes_is_refused_by_its_table(scratch):
         scratch.run(changed, [[sale("a", 2)]])
 
 
+def test_another_output_mode_over_state_is_refused(scratch):
+    """A group in state that does not change again would never be emitted."""
+    sink, pipeline = DeltaMerge(keys=["shop"], sequence_by="amount"), Pipeline("shops")
+    sales, totals = totals_of(sink, UPDATE, pipeline=pipeline)
+    scratch.run(sales, [[sale("a", 1)]])
+    scratch.run(totals)
+    _, changed = totals_of(sink, QueryOptions())
+    with pytest.raises(TerminalError, match=r"output mode was 'update' and is now 'append'.*Fix: declare"):
+        scratch.run(changed)
+    assert scratch.run(totals)[0].outcome == "idle"
+
+
 # Reserved columns
 
 

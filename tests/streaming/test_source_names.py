@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from pipelines.streaming import DeltaAppend, FileSource, Pipeline
+from pipelines.streaming import DeltaAppend, Feed, FileSource, Pipeline, raw
 from pipelines.streaming.checkpoint import read_tail
 from pipelines.streaming.checkpoint.verify import verify
 from pipelines.streaming.errors import TerminalError
@@ -86,6 +86,19 @@ def test_a_renamed_argument_is_refused_with_the_two_commands(scratch, folders):
     assert "tidemill accept shop/all --new-source first" in refusal.value.fix
     assert folders.untouched() == before
     assert scratch.rows(folders.stream("a")) == folders.expected
+
+
+def test_files_in_the_place_of_a_table_are_refused_without_a_rebind(scratch, folders):
+    folders.write("a", "1")
+    scratch.run(folders.stream("a"))
+    shop = Pipeline("shop")
+    lines = shop.stream(source=Feed("lines", value=raw()), sink=DeltaAppend(), name="lines")(lambda a: a)
+    scratch.run(lines, [["2"]])
+    table = shop.stream(source={"a": lines}, sink=DeltaAppend(), name="all")(lambda a: a.select("value"))
+    with pytest.raises(
+        TerminalError, match=r"position of the kind 'file'.*Fix: declare the source as it was"
+    ):
+        scratch.run(table)
 
 
 def test_a_rename_continues_the_source(scratch, folders):

@@ -202,7 +202,7 @@ def _has_unread_files(folder: Path, version: int, read: int, reading: TableReadi
         adds += _is_data(action.get("add"))
         removes += _is_data(action.get("remove"))
         changes += "cdc" in action
-        no_row_merged = no_row_merged or _merged_no_row(action.get("commitInfo"))
+        no_row_merged = no_row_merged or merged_no_row(action.get("commitInfo"))
         if reading.guarded and (removes or adds > read):
             return True  # a commit of many files is long, and its start is often enough
     if reading.changes:
@@ -219,7 +219,7 @@ def _is_data(file: dict[str, Any] | None) -> bool:
     return file is not None and bool(file.get("dataChange"))
 
 
-def _merged_no_row(info: dict[str, Any] | None) -> bool:
+def merged_no_row(info: dict[str, Any] | None) -> bool:
     """Return whether a commit is a MERGE that changed no row: Delta leaves its files out of the change feed."""
     if info is None or info.get("operation") != "MERGE":
         return False

@@ -29,6 +29,8 @@ class SourceRecord:
         start: How a reader of a stream's table begins: with version 0 of its log, or with a snapshot; None for
             other sources.
         start_version: The version of that snapshot; commits up to it are not guarded.
+        read_version: The newest version of a table that was read when the last run ended; None for other sources.
+        read_commit: The checksum of that commit.
         accepted_versions: Commits of the table that removed rows and that the user has accepted.
     """
 
@@ -37,6 +39,8 @@ class SourceRecord:
     accepted_as_new: bool = False
     start: Start | None = None
     start_version: int | None = None
+    read_version: int | None = None
+    read_commit: str | None = None
     accepted_versions: tuple[int, ...] = ()
 
 
@@ -54,6 +58,7 @@ class Generation:
         confs: The confs that the checkpoint pins, as they were at its first start.
         spark_version: The version that ran last.
         sinks: What each sink's table was written as, by sink name (`Sink.identity`).
+        output_mode: The output mode of the plan that ran last; None where an older Tidemill wrote the manifest.
         table_id: The id of the main table, which shows when it was replaced by another one.
         ledger_batch: The last batch that has its line in the ledger; -1 before the first.
         warnings: The warnings about the plan that ran last.
@@ -68,6 +73,7 @@ class Generation:
     confs: Mapping[str, str] = field(default_factory=dict)
     spark_version: str | None = None
     sinks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    output_mode: str | None = None
     table_id: str | None = None
     ledger_batch: int = -1
     warnings: tuple[str, ...] = ()

@@ -36,6 +36,23 @@ def release_checkpoint(rows: "DataFrame") -> None:
         rows._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: SLF001 - no public way
 
 
+def check_supported(rows: "DataFrame", output_mode: str) -> None:
+    """Raise what the start of a query would raise about its plan; on Spark Connect only the start does.
+
+    A start comes after the tables were made ready, and a refusal must leave them as they are.
+
+    Args:
+        rows: A streaming DataFrame.
+        output_mode: The query's output mode.
+    """
+    spark = rows.sparkSession
+    if is_classic(spark):
+        sql = spark.sparkContext._jvm.org.apache.spark.sql  # type: ignore[union-attr]  # noqa: SLF001 - no public way
+        mode = getattr(sql.streaming.OutputMode, output_mode.capitalize())()
+        plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+        sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
+
+
 def explained(rows: "DataFrame") -> str:
     """Return the extended explain string of a streaming DataFrame; an empty one where Spark cannot explain it.
 

@@ -7,11 +7,10 @@ begins with a snapshot. The snapshot is one batch, because a watermark would dro
 in several, and because VACUUM could remove files between two of them.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pipelines.streaming import delta_log
@@ -95,10 +94,10 @@ def reads_from_version_0(table: Path, mode: "ReadingMode") -> bool:
     changes = mode == "changes"
     removed: set[str] = set()
     for version in range(head + 1):
-        actions = _actions(table, version)
+        actions = delta_log.read_actions(table, version)
         if actions is None:
             return False
-        for kind, file in actions:
+        for kind, file in delta_log.by_kind(actions):
             if kind == "metaData" and changes and file.get("configuration", {}).get(_FEED) != "true":
                 return False
             if kind == "remove":
@@ -109,14 +108,6 @@ def reads_from_version_0(table: Path, mode: "ReadingMode") -> bool:
                 removed.add(file["path"])
     # What was not removed is in the table, and so on the disk.
     return all(_exists(table, path) for path in removed)
-
-
-def _actions(table: Path, version: int) -> "Iterator[tuple[str, dict[str, Any]]] | None":
-    try:
-        text = _commit_file(table, version).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    return (item for line in text.splitlines() if line.strip() for item in json.loads(line).items())
 
 
 def _commit_file(table: Path, version: int) -> Path:

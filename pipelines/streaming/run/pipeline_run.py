@@ -16,6 +16,8 @@ from pipelines.streaming import delta_log
 from pipelines.streaming.errors import CanceledError, LeaseHeldError, LeaseLostError, TidemillError
 from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.lease import Lease
+from pipelines.streaming.records.manifest import first_manifest
+from pipelines.streaming.records.stream_records import FIRST_GENERATION
 from pipelines.streaming.run.attempts import failure_position
 from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.failure import translated
@@ -278,6 +280,8 @@ class PipelineRun:
         records = self._records(stream)
         if stream.name in self._leases and not isinstance(error, LeaseLostError):
             manifest = records.manifest()
+            if manifest is None and not records.checkpoint(FIRST_GENERATION).exists():
+                manifest = first_manifest({})  # its first run: it has no part that could miss its manifest
             if manifest is not None:
                 try:
                     snapshot = records.snapshot()

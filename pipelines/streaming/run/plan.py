@@ -14,6 +14,7 @@ from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.records.manifest import Manifest, SourceRecord, first_manifest
 from pipelines.streaming.run import source_records
 from pipelines.streaming.run.preconditions import check
+from pipelines.streaming.run.read_commits import check_read_commits
 from pipelines.streaming.target import Target
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
         )
         for source_name, source in source_records.streaming_sources(stream).items()
     }
+    check_read_commits(stream, target.lake, recorded)  # after the backlog, which recognizes another table
     return Plan(
         stream=stream,
         snapshot=snapshot,

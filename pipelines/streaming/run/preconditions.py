@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint.verify import UNPINNED_PARTITIONS, verify
-from pipelines.streaming.errors import CheckpointError
+from pipelines.streaming.errors import CheckpointError, TerminalError
 from pipelines.streaming.records import Snapshot
 from pipelines.streaming.records.manifest import Manifest
 from pipelines.streaming.run.tables import check_sinks
@@ -19,6 +19,7 @@ def check(stream: "Stream", snapshot: Snapshot) -> None:
     Raises:
         CheckpointError: The checkpoint is damaged, missing, or not the one that the table was written with.
         SchemaChangeError: A sink is not the one that its table was written by.
+        TerminalError: The output mode of a stateful stream has changed.
     """
     check_records(stream, snapshot)
     if snapshot.manifest is not None:
@@ -36,6 +37,7 @@ def check_records(stream: "Stream", snapshot: Snapshot) -> None:
     _check_query_id(stream, snapshot)
     _check_table(stream, snapshot, snapshot.manifest)
     check_sinks(stream, snapshot)
+    _check_output_mode(stream, snapshot, snapshot.manifest)
 
 
 def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
@@ -88,6 +90,23 @@ def _check_table(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> No
         lost="Rows that only the old table had are lost unless it is restored; the sources are unchanged.",
         fix="restore the table. To rebuild it from the sources, move the stream's checkpoint, control and ledger "
         "folders away as well.",
+    )
+
+
+def _check_output_mode(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> None:
+    """Refuse another output mode over state, which Spark does not detect.
+
+    What is in the state has been emitted in one mode and not in the other: a window that was open would never be.
+    """
+    before, now = manifest.active.output_mode, stream.query.output_mode
+    if before is None or before == now or not snapshot.tail.stateful:
+        return
+    raise TerminalError(
+        f"its output mode was {before!r} and is now {now!r}, and its state was kept for {before!r}: groups that do "
+        "not change again would be missing in the table.",
+        stream=stream.name,
+        fix=f"declare output_mode={before!r} as before; or declare a stream of a new name; or move the stream's "
+        "tables, checkpoint, control and ledger folders away to rebuild it.",
     )
 
 

@@ -93,13 +93,14 @@ def check_bindings(stream: "Stream", snapshot: Snapshot, bound: Mapping[str, Bin
                 changed = (
                     f"is {source.describe()}, and its checkpoint has a position of the kind {offset.kind!r}"
                 )
-        if changed is not None:
-            raise TerminalError(
-                f"its source {name!r} {changed}.",
-                stream=stream.name,
-                fix="bind it back, or accept the change after a comparison of both sides: "
-                f"tidemill rebind {quote(str(stream.name))} {quote(name)}",
-            )
+        if changed is None:
+            continue
+        if recorded is None or now is None:  # a table has no binding
+            fix = "declare the source as it was; or rename the argument, and accept it as a new source."
+        else:
+            fix = "bind it back, or accept the change after a comparison of both sides: "
+            fix += f"tidemill rebind {quote(str(stream.name))} {quote(name)}"
+        raise TerminalError(f"its source {name!r} {changed}.", stream=stream.name, fix=fix)
 
 
 def strict(source: Source) -> bool:

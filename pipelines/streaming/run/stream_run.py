@@ -9,6 +9,7 @@
 """
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -22,6 +23,7 @@ from pipelines.streaming.errors import CanceledError, TerminalError, TidemillErr
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import BatchRecord, Snapshot
 from pipelines.streaming.records.lease import Lease
+from pipelines.streaming.records.manifest import SourceRecord
 from pipelines.streaming.records.pins import Pins
 from pipelines.streaming.run import classic, new_readers, query, relocation, repair, tables
 from pipelines.streaming.run.engine import Engine
@@ -29,8 +31,10 @@ from pipelines.streaming.run.guard import check_edges
 from pipelines.streaming.run.live import Live, expected_batches
 from pipelines.streaming.run.plan import Plan
 from pipelines.streaming.run.progress import Progress, RunningQuery
+from pipelines.streaming.run.read_commits import with_read_commits
 from pipelines.streaming.run.recorder import Recorder
 from pipelines.streaming.run.results import Outcome, StreamResult
+from pipelines.streaming.run.unread_files import check_unread_files
 from pipelines.streaming.run.writer import BatchWriter
 from pipelines.streaming.sinks.sink import CommitMetadata
 from pipelines.streaming.sources import DeltaSource, StreamReading
@@ -72,6 +76,7 @@ class StreamRun:
     _spark_seconds: float = field(init=False, default=0.0)
     _recorder: Recorder = field(init=False)
     _running: RunningQuery | None = field(init=False, default=None)
+    _sources: Mapping[str, SourceRecord] = field(init=False, default_factory=dict)
 
     @property
     def stream(self) -> "Stream":
@@ -96,8 +101,6 @@ class StreamRun:
         """
         started = time.monotonic()
         self._recorder = Recorder(self._snapshot, self.plan.manifest, run_id=self.run_id, lease=self.lease)
-        relocation.follow(self._snapshot, self.plan.sources)
-        self._recorder.update(sources=self.plan.sources)
         self._recorder.complete()
         if self.plan.needs_query:
             self._query()
@@ -126,15 +129,13 @@ class StreamRun:
             spark.conf.set(key, value)
         self.lease.record_jvm(classic.jvm_pid(spark))
         classic.use_scheduler_pool(spark, str(self.stream.name))
-        lake, before, records = self.target.lake, self._snapshot.tail, self._recorder.generation.sources
-        records = new_readers.with_starts(self.stream, lake, before, records)
-        self._recorder.update(sources=records)
-        check_edges(self.stream, lake, before, records)
+        lake, before = self.target.lake, self._snapshot.tail
+        self._sources = new_readers.with_starts(self.stream, lake, before, self.plan.sources)
+        check_edges(self.stream, lake, before, self._sources)
+        check_unread_files(self.stream, lake, before, self._sources)
         self._repair(spark, confs)
-        pins = self._current_versions()
-        self._snapshot.records.write_pins(Pins(self._next_batch(), pins))
-        self._execute(spark, confs, pins, once=False)
-        check_edges(self.stream, lake, before, records)
+        self._execute(spark, confs, self._current_versions(), once=False)
+        check_edges(self.stream, lake, before, self._sources)
 
     def _next_batch(self) -> int:
         offset = self._tail().latest_offset
@@ -158,10 +159,16 @@ class StreamRun:
                 return
 
     def _build(self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int]) -> query.Query:
-        """Return the query, with its tables ready."""
+        """Return the query, with its tables ready; a refusal leaves everything as it was."""
         generation = self._recorder.generation
-        starts = new_readers.starting_points(self.stream, self.target.lake, self._tail(), generation.sources)
+        starts = new_readers.starting_points(self.stream, self.target.lake, self._tail(), self._sources)
         built = query.build(self.stream, SourceContext(spark, self.target, pins, starts), generation.number)
+        classic.check_supported(built.rows, self.stream.query.output_mode)
+        for sink in self.stream.sinks:
+            tables.check_table(sink, self._snapshot.records.table(sink.name), built.output)
+        relocation.follow(self._snapshot, self._sources)
+        # A table without a manifest is refused, so the manifest comes first.
+        self._recorder.update(sources=self._sources)
         if self._tail().latest_commit is None:
             self._recorder.update(table_id=None)  # a table that was never written may be recreated
         for sink in self.stream.sinks:
@@ -175,6 +182,7 @@ class StreamRun:
                 **{sink.name: sink.identity for sink in self.stream.sinks},
             },
             fingerprint=built.fingerprint,
+            output_mode=self.stream.query.output_mode,
             warnings=built.warnings,
             spark_version=spark.version,
             confs=self._recorder.generation.confs or query.pinned_confs(confs),
@@ -229,6 +237,8 @@ class StreamRun:
             first = self._recorder.generation.confs or confs
             spark.conf.set(_PARTITIONS, first.get(_PARTITIONS, confs[_PARTITIONS]))
         built = self._build(spark, confs, pins)
+        if not once:
+            self._snapshot.records.write_pins(Pins(self._next_batch(), pins))
         writer = (
             built.rows.writeStream.queryName(str(stream.name))
             .outputMode(stream.query.output_mode)
@@ -298,6 +308,10 @@ class StreamRun:
         snapshot = self._snapshot.records.snapshot()
         batches = self._recorder.batches(first=self.first_batch)
         outcome: Outcome = "updated" if batches else "idle"
+        records = self._recorder.generation.sources
+        self._recorder.update(
+            sources=with_read_commits(self.stream, self.target.lake, snapshot.tail, records)
+        )
         self._recorder.finish(outcome)
         stateful = [batch for batch in batches if batch.state_rows is not None]
         return StreamResult(

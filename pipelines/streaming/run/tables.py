@@ -39,8 +39,25 @@ def check_sinks(stream: "Stream", snapshot: Snapshot) -> None:
 def prepare(spark: "SparkSession", sink: Sink, path: Path, output: "StructType") -> None:
     """Make a sink's table ready for an output with these columns.
 
-    New columns are added (they are NULL in the rows that are there). Every other change is refused, unless the table
-    never had a row or a batch: it is then recreated.
+    New columns are added (they are NULL in the rows that are there). A table that never had a row or a batch is
+    recreated if it does not fit.
+
+    Raises:
+        TidemillError: What `check_table` raises.
+    """
+    new = check_table(sink, path, output)
+    if new is None:
+        if path.exists():
+            # Another schema in the same log would stop each reader, because readers begin at version 0.
+            shutil.rmtree(path)
+        columns = ", ".join(map(_column, sink.table_schema(output).fields))
+        spark.sql(f"CREATE TABLE delta.{quoted(str(path))} ({columns}) USING delta {sink.create_options()}")
+    elif new:
+        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} ADD COLUMNS ({', '.join(map(_column, new))})")
+
+
+def check_table(sink: Sink, path: Path, output: "StructType") -> "list[StructField] | None":
+    """Return the columns that a sink's table needs for an output; None where the table must be created.
 
     Raises:
         SchemaChangeError: A column is missing or has another type, or is new and `merge_schema` is off; or the table
@@ -49,14 +66,8 @@ def prepare(spark: "SparkSession", sink: Sink, path: Path, output: "StructType")
     """
     schema = sink.table_schema(output)
     table = delta_log.open_table(path)
-    if table is not None and not _fits(table, sink, schema) and not _was_written(path):
-        # Another schema in the same log would stop each reader, because readers begin at version 0.
-        shutil.rmtree(path)
-        table = None
-    if table is None:
-        columns = ", ".join(map(_column, schema.fields))
-        spark.sql(f"CREATE TABLE delta.{quoted(str(path))} ({columns}) USING delta {sink.create_options()}")
-        return
+    if table is None or (not _fits(table, sink, schema) and not _was_written(path)):
+        return None
     if _EXPIRY in table.metadata().configuration:
         raise TerminalError(
             f"the table {path} has the property {_EXPIRY}: it would forget which batches it has, and a repeated "
@@ -71,8 +82,7 @@ def prepare(spark: "SparkSession", sink: Sink, path: Path, output: "StructType")
             f"the output has the new column {new[0].name!r}, and the sink has merge_schema=False.",
             fix="drop the column in the function, or set merge_schema=True.",
         )
-    if new:
-        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} ADD COLUMNS ({', '.join(map(_column, new))})")
+    return new
 
 
 def new_columns(table: "StructType", output: "StructType", path: Path) -> "list[StructField]":
