@@ -9,14 +9,14 @@ from dagster import AssetKey, AssetSpec
 from orchestration.asset_keys import folder_key, other_key, pattern_key, topic_key
 from orchestration.code_reference import code_reference
 from orchestration.metadata import definition_metadata
-from pipelines.streaming import DeltaSource, Feed, FileSource, KafkaSource
+from pipelines.streaming import DeltaSource, Feed, FileSource, KafkaSource, Stream
 from pipelines.streaming.code_version import code_version
 from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.sources import StreamReading
 from pipelines.streaming.target import TopicBinding
 
 if TYPE_CHECKING:
-    from pipelines.streaming import Pipeline, Stream
+    from pipelines.streaming import Pipeline
     from pipelines.streaming.names import StreamName
     from pipelines.streaming.sources import Source
     from pipelines.streaming.target import Target
@@ -146,7 +146,7 @@ def stream_keys(
 
 def _key_elsewhere(reading: StreamReading, translator: StreamTranslator, target: "Target | None") -> AssetKey:
     """Return the key of a stream of another pipeline."""
-    if reading.definition is None:
+    if not isinstance(reading.definition, Stream):
         return AssetKey([reading.stream.pipeline, reading.stream.stream])
     return translator.get_asset_spec(StreamData(stream=reading.definition, target=target)).key
 

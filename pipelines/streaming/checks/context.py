@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pipelines.streaming.checks.exactly_once import Comparison, compare
 from pipelines.streaming.records import BatchRecord, Snapshot
 from pipelines.streaming.run.plan import Plan, decide
 
@@ -51,11 +50,6 @@ class CheckContext:
     def plan(self) -> Plan:
         """What the next run would do; raises what `decide` raises."""
         return decide(self.stream, self.target, self.snapshot)
-
-    @cached_property
-    def comparison(self) -> Comparison:
-        """The comparison of the logs for `exactly_once`."""
-        return compare(self)
 
     @cached_property
     def lines(self) -> tuple[BatchRecord, ...]:

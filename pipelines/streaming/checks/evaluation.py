@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.checks.backlog import backlog, waiting_since
 from pipelines.streaming.checks.checkpoint_sound import checkpoint_sound
 from pipelines.streaming.checks.context import CheckContext
-from pipelines.streaming.checks.exactly_once import exactly_once
+from pipelines.streaming.checks.exactly_once import Comparison, compare, exactly_once
 from pipelines.streaming.checks.expectations import expectation
 from pipelines.streaming.checks.freshness import freshness
 from pipelines.streaming.checks.late_rows import late_rows
@@ -41,7 +41,7 @@ _NEEDS_REST = ("checkpoint_sound", "exactly_once", "watermark", "state_bounded")
 
 def check_names(stream: "Stream") -> tuple[str, ...]:
     """Return the checks of a stream, its expectations last: those that its declaration allows to evaluate."""
-    return (*_checks_of(stream), *(rule.name for rule in stream.expect))
+    return (*_check_names(stream), *(rule.name for rule in stream.expect))
 
 
 def evaluate(
@@ -79,27 +79,38 @@ def evaluate(
         before=records.checked(),
         streams=streams or {},
     )
-    results = tuple(_evaluation(context, selected))
-    _record(context, {result.name: result for result in results})
+    comparison = cache(partial(compare, context))
+    results = tuple(_evaluation(context, selected, comparison))
+    _record(context, {result.name: result for result in results}, comparison)
     return results
 
 
-def _checks_of(stream: "Stream") -> "dict[str, Check]":
-    checks: dict[str, Check] = {"checkpoint_sound": checkpoint_sound, "exactly_once": exactly_once}
+def _check_names(stream: "Stream") -> Iterator[str]:
+    yield from ("checkpoint_sound", "exactly_once")
     if has_watermark(stream):
-        checks |= {"watermark": watermark, "late_rows": late_rows}
+        yield from ("watermark", "late_rows")
     if stream.feed is None:  # a feed is ingested without state
-        checks["state_bounded"] = state_bounded
-    checks["backlog"] = backlog
+        yield "state_bounded"
+    yield "backlog"
     if stream.checks.freshness is not None and (stream.checks.event_time or has_watermark(stream)):
-        checks["freshness"] = freshness
+        yield "freshness"
     if stream.feed is not None:
-        checks["quarantine"] = quarantine
-    return checks
+        yield "quarantine"
 
 
-def _evaluation(context: CheckContext, names: Collection[str]) -> Iterator[CheckResult]:
-    checks = _checks_of(context.stream)
+def _evaluation(
+    context: CheckContext, names: Collection[str], comparison: "Callable[[], Comparison]"
+) -> Iterator[CheckResult]:
+    checks: dict[str, Check] = {
+        "checkpoint_sound": checkpoint_sound,
+        "exactly_once": lambda _context: exactly_once(comparison()),
+        "watermark": watermark,
+        "late_rows": late_rows,
+        "state_bounded": state_bounded,
+        "backlog": backlog,
+        "freshness": freshness,
+        "quarantine": quarantine,
+    }
     checks |= {rule.name: partial(expectation, rule=rule) for rule in context.stream.expect}
     for name in names:
         result = _guarded(context, name, checks[name])
@@ -146,7 +157,9 @@ def _unevaluated(name: str, summary: str) -> CheckResult:
     return CheckResult(name=name, passed=False, severity="warn", summary=summary, evaluated=False)
 
 
-def _record(context: CheckContext, results: Mapping[str, CheckResult]) -> None:
+def _record(
+    context: CheckContext, results: Mapping[str, CheckResult], comparison: "Callable[[], Comparison]"
+) -> None:
     """Record for the next check what has been compared and what waits, where it was evaluated."""
     if context.snapshot.manifest is None:
         return
@@ -154,7 +167,7 @@ def _record(context: CheckContext, results: Mapping[str, CheckResult]) -> None:
     after = before
     compared, counted = results.get("exactly_once"), results.get("backlog")
     if compared is not None and compared.numbers.get("findings") == 0:
-        after = replace(after, position=context.comparison.position)
+        after = replace(after, position=comparison().position)
     if counted is not None and "waiting_seconds" in counted.numbers:
         since = waiting_since(context, context.plan.backlog)
         after = replace(

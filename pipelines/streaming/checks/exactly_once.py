@@ -43,9 +43,8 @@ class Comparison:
     numbers: "Mapping[str, Number]" = field(default_factory=dict)
 
 
-def exactly_once(context: "CheckContext") -> CheckResult:
+def exactly_once(comparison: Comparison) -> CheckResult:
     """Return whether everything that the logs have of the batches since the last check agrees."""
-    comparison = context.comparison
     findings, numbers = comparison.findings, comparison.numbers
     behind = (
         f"The ledger has no line of {counted(comparison.behind, 'committed batch')}, because a run was killed. "

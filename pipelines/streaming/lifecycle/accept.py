@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming.checkpoint.format.source_log import source_folder
 from pipelines.streaming.checks.context import CheckContext
-from pipelines.streaming.checks.exactly_once import newest_position
+from pipelines.streaming.checks.exactly_once import compare, newest_position
 from pipelines.streaming.lifecycle.change import Change, changing
 from pipelines.streaming.records.checked import Checked
 from pipelines.streaming.records.edits import offsets_of
@@ -78,7 +78,7 @@ def accept_findings(stream: "Stream", target: "Target", *, dry_run: bool = False
         context = CheckContext(
             stream=stream, target=target, snapshot=subject.snapshot, now=datetime.now(UTC), before=before
         )
-        findings = context.comparison.findings
+        findings = compare(context).findings
         if not findings:
             raise subject.refuse("the check exactly_once has found nothing.", "no action is needed.")
         if not dry_run:

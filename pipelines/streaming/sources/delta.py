@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-    from pipelines.streaming.stream import Stream
 
 _STARTING = frozenset({"startingversion", "startingtimestamp"})
 # The snapshot that a new reader begins with arrives in the order of its files: in several batches a watermark
@@ -105,7 +104,7 @@ class StreamReading(Source):
     is_merge: bool
     max_files_per_batch: int = MAX_FILES_PER_BATCH
     max_bytes_per_batch: int | None = None
-    definition: "Stream | None" = field(default=None, repr=False, compare=False)
+    definition: object = field(default=None, repr=False, compare=False)
 
     @property
     def streaming(self) -> bool:
