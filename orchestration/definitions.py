@@ -4,6 +4,7 @@ import logging
 
 from dagster import Definitions, MetadataValue, in_process_executor
 
+from orchestration.alerts import alert_sensors
 from orchestration.assets import pipeline_job, streaming_assets
 from orchestration.schedules import schedules
 from orchestration.sensors import backlog_sensor
@@ -25,7 +26,8 @@ defs = Definitions(
     sensors=[
         backlog_sensor(pipeline, keys[name], target=target, running=target.automation)
         for name, pipeline in loaded.pipelines.items()
-    ],
+    ]
+    + alert_sensors(loaded.pipelines, keys, assets, target=target),
     schedules=[
         schedule
         for name, pipeline in loaded.pipelines.items()
