@@ -79,10 +79,10 @@ class RunEvents:
 
     def incidents(self) -> list[Incident]:
         """Return what went wrong: failed checks whatever the end, and failed streams if the run failed."""
-        found = list(self._failed_checks())
+        incidents = list(self._failed_checks())
         if self._end.get_dagster_event().event_type == DagsterEventType.RUN_FAILURE:
-            found += self._failures()
-        return found
+            incidents += self._failures()
+        return incidents
 
     def _failed_checks(self) -> Iterator[Incident]:
         latest: dict[AssetCheckKey, tuple[float, AssetCheckEvaluation]] = {}

@@ -60,11 +60,11 @@ def send_mail(settings: "AlertSettings", alert: "Alert") -> None:
 
 def _connected(settings: "AlertSettings") -> smtplib.SMTP:
     host = settings.smtp_host or ""
-    if settings.smtp_tls == "implicit":
+    if settings.tls == "implicit":
         context = ssl.create_default_context()
         return smtplib.SMTP_SSL(host, settings.port, timeout=TIMEOUT_SECONDS, context=context)
     smtp = smtplib.SMTP(host, settings.port, timeout=TIMEOUT_SECONDS)
-    if settings.smtp_tls == "starttls":
+    if settings.tls == "starttls":
         try:  # a server that does not offer it is an error: nothing is sent in clear
             smtp.starttls(context=ssl.create_default_context())
         except BaseException:

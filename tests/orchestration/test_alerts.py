@@ -312,10 +312,11 @@ def test_what_is_no_failure_of_a_stream_sends_nothing(shop, server):
 
 
 def evaluate(shop, *, passed, severity=AssetCheckSeverity.ERROR, blocking=False):
-    """Run a check of clicks, as an op of streams evaluates it."""
+    """Run a check of clicks, as an op of streams evaluates it; another run holds orders."""
     key = AssetKey(["shop", "clicks"])
+    specs = [AssetSpec(key), AssetSpec(["shop", "orders"], skippable=True)]
 
-    @multi_asset(specs=[AssetSpec(key)], check_specs=[AssetCheckSpec("known", asset=key, blocking=blocking)])
+    @multi_asset(specs=specs, check_specs=[AssetCheckSpec("known", asset=key, blocking=blocking)])
     def checked():
         result = AssetCheckResult(
             passed=passed, asset_key=key, check_name="known", severity=severity, description="3 violations."

@@ -1,7 +1,10 @@
 """A webhook gets JSON, a mail server gets an e-mail, and no log or error shows a secret."""
 
+import json
 import logging
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +64,13 @@ def test_a_webhook_gets_the_message_and_its_parts(monkeypatch):
             "at": "2026-01-01T12:00:00+00:00",
         }
     ]
+
+
+def test_the_page_shows_what_is_sent():
+    page = (Path(__file__).parents[2] / "docs" / "alerts.md").read_text(encoding="utf-8")
+    shown = json.loads(re.search(r"```json\n(.*?)```", page, re.DOTALL)[1])
+    fields = {name: shown[name] for name in Alert.__slots__}
+    assert Alert(**fields | {"at": datetime.fromisoformat(shown["at"])}).as_json() == shown
 
 
 def test_a_server_that_is_overloaded_is_asked_again(monkeypatch):
