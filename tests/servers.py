@@ -3,13 +3,24 @@
 import base64
 import json
 import socketserver
+import ssl
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Address
+from pathlib import Path
 from threading import Thread
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 
 @contextmanager
@@ -107,6 +118,8 @@ class MailHandler(socketserver.StreamRequestHandler):
         return self.server.box
 
     def handle(self):
+        if self.server.implicit:
+            self.encrypt()
         self.say("220 loopback ready")
         while line := self.rfile.readline().decode().rstrip("\r\n"):
             self.box.lines.append(line)
@@ -114,13 +127,25 @@ class MailHandler(socketserver.StreamRequestHandler):
             if line.upper() == "QUIT":
                 return
 
+    def encrypt(self):
+        self.request = self.server.tls.wrap_socket(self.request, server_side=True)
+        self.setup()
+
+    def finish(self):
+        super().finish()
+        self.request.close()
+
     def say(self, line):
         self.wfile.write(f"{line}\r\n".encode())
 
     def answer(self, line):
         match line.split()[0]:
             case "EHLO" | "ehlo":
-                self.say("250-loopback\r\n250 AUTH PLAIN" if self.box.login else "250 loopback")
+                offers = ["AUTH PLAIN"] * bool(self.box.login) + ["STARTTLS"] * bool(self.server.tls)
+                self.say("".join(f"250-{offer}\r\n" for offer in ["loopback", *offers]) + "250 HELP")
+            case "STARTTLS" if self.server.tls:
+                self.say("220 go ahead")
+                self.encrypt()
             case "AUTH":
                 _, *login = base64.b64decode(line.split()[2]).decode().split("\0")
                 self.say("235 welcome" if tuple(login) == self.box.login else f"535 no: {line}")
@@ -138,10 +163,47 @@ class MailHandler(socketserver.StreamRequestHandler):
         return b"".join(line.removeprefix(b".") for line in lines)
 
 
+def certificate(path: Path) -> ssl.SSLContext:
+    """Write a self-signed certificate of 127.0.0.1, and return the context of a server that has it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
+    now = datetime.now(UTC)
+    built = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    path.write_bytes(built.public_bytes(Encoding.PEM))
+    private = path.with_suffix(".key")
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(path, private)
+    return context
+
+
+class MailServer(socketserver.ThreadingTCPServer):
+    """A mail server; a client that does not trust its certificate ends the conversation."""
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exception(), ssl.SSLError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
-def mail_server(**fields):
-    """Run a mail server without TLS."""
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailHandler) as server:
+def mail_server(*, tls=None, implicit=False, **fields):
+    """Run a mail server.
+
+    Args:
+        tls: Its context; without one it has no TLS.
+        implicit: Whether TLS begins with the first byte, and not with STARTTLS.
+        **fields: The attributes of the mailbox.
+    """
+    with MailServer(("127.0.0.1", 0), MailHandler) as server:
+        server.tls, server.implicit = tls, implicit
         server.box = Mailbox(port=server.server_address[1], **fields)
         with serving(server):
             yield server.box

@@ -167,8 +167,22 @@ def test_nothing_is_sent_in_clear_if_the_server_does_not_offer_tls(monkeypatch):
             smtp_username="tidemill",
             smtp_password=Secret("${SMTP_PASSWORD}", "s"),
         )
-    assert not [line for line in box.lines if line.startswith(("AUTH", "MAIL"))]
+    assert not [line for line in box.lines if line.startswith(("AUTH", "mail"))]
     assert box.received == []
+
+
+@pytest.mark.parametrize("tls", ["implicit", "starttls"])
+def test_the_certificate_of_the_mail_server_is_verified(tmp_path, monkeypatch, tls):
+    context = servers.certificate(tmp_path / "loopback.pem")
+    monkeypatch.setenv("SMTP_PASSWORD", TOKEN)
+    login = {"smtp_username": "tidemill", "smtp_password": Secret("${SMTP_PASSWORD}", "s")}
+    with servers.mail_server(tls=context, implicit=tls == "implicit", login=("tidemill", TOKEN)) as box:
+        with pytest.raises(DeliveryError, match="did not take the e-mail"):
+            mail(box.port, smtp_tls=tls, **login)
+        assert not [line for line in box.lines if line.startswith(("AUTH", "mail"))]
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "loopback.pem"))
+        mail(box.port, smtp_tls=tls, **login)
+        assert len(box.received) == 1
 
 
 def test_a_refused_address_does_not_keep_the_others_from_getting_the_mail(caplog):
