@@ -378,6 +378,15 @@ def _raise_for(results: "list[StreamResult]") -> None:
         metadata={
             "tidemill/failed": [str(result.stream) for result in failed],
             "tidemill/skipped": [str(result.stream) for result in skipped],
+            "tidemill/errors": {
+                str(result.stream): {"kind": _kind(result.error), "message": str(result.error)}
+                for result in failed
+            },
         },
         allow_retries=all(result.error is not None and result.error.transient for result in failed),
     )
+
+
+def _kind(error: TidemillError | None) -> str:
+    """Return what tells one error of a stream from another, whatever numbers its message has."""
+    return "" if error is None else " ".join(filter(None, (type(error).__name__, error.error_class)))

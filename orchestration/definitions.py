@@ -5,6 +5,7 @@ from pathlib import Path
 
 from dagster import Definitions, MetadataValue, in_process_executor, load_from_defs_folder
 
+from orchestration.alerts import alert_sensors
 from orchestration.assets import checks_job, pipeline_job, streaming_resources
 from orchestration.location import CodeLocation
 from orchestration.schedules import schedules
@@ -35,7 +36,8 @@ defs = location.merged(
         sensors=[
             backlog_sensor(pipeline, location.keys_of(pipeline), target=target, running=target.automation)
             for pipeline in pipelines
-        ],
+        ]
+        + alert_sensors(pipelines, location.keys, target=target),
         schedules=[
             schedule
             for pipeline in pipelines

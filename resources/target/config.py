@@ -24,7 +24,9 @@ from pipelines.streaming.target import (
     consumer_fault,
     did_you_mean,
 )
+from resources.alerts.settings import AlertSettings
 from resources.engine.settings import SparkMode, SparkSettings, remote_fault
+from resources.target.alerts import alert_settings
 from resources.target.table import Notes, Table
 
 FILE_NAME = "tidemill.toml"
@@ -44,6 +46,7 @@ class TargetConfig:
         spark: How Spark runs.
         clusters: Kafka clusters by name.
         feeds: Feeds that are bound one by one.
+        alerts: Where alerts go; None if none are sent.
         origins: Where each setting of the file comes from, by name.
         unset: The error about a variable that is not set, by the setting that needs it.
     """
@@ -54,6 +57,7 @@ class TargetConfig:
     spark: SparkSettings = field(default_factory=SparkSettings)
     clusters: Mapping[str, KafkaCluster] = field(default_factory=dict)
     feeds: Mapping[str, Binding] = field(default_factory=dict)
+    alerts: AlertSettings | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     unset: Mapping[str, ConfigurationError] = field(default_factory=dict)
 
@@ -144,6 +148,7 @@ def _target(name: str, table: Table, notes: Notes, root: Path) -> TargetConfig:
         spark=_spark(table.table("spark")),
         clusters=clusters,
         feeds=feeds,
+        alerts=alert_settings(table),
         origins=_origins(name, _below(table, notes.variables)),
         unset=_below(table, notes.unset),
     )

@@ -13,6 +13,7 @@ from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.stream import Stream
 from pipelines.streaming.target import KafkaCluster, Target, did_you_mean
+from resources.alerts.settings import AlertSettings
 from resources.engine.settings import SparkSettings
 from resources.target.config import (
     DEFAULT_CLUSTER,
@@ -37,6 +38,7 @@ class ResolvedTarget(Target):
         config: The tidemill.toml it comes from.
         pipeline_entries: The pipelines as the file names them.
         automation: Whether sensors and schedules run as soon as Dagster loads the code location.
+        alerts: Where alerts go; None if none are sent.
         origins: Where each setting came from, by name.
     """
 
@@ -44,6 +46,7 @@ class ResolvedTarget(Target):
     config: Path
     pipeline_entries: tuple[str, ...] = ()
     automation: bool = False
+    alerts: AlertSettings | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def pipelines(self) -> LoadedPipelines:
@@ -76,6 +79,8 @@ class ResolvedTarget(Target):
         values |= dict(shown("spark", self.spark))
         for name, cluster in self.clusters.items():
             values |= dict(shown(f"kafka.{name}", cluster))
+        if self.alerts is not None:
+            values |= dict(shown("alerts", self.alerts))
         return tuple(
             Setting(name, value, self.origins.get(name, "default")) for name, value in values.items()
         )
@@ -140,6 +145,7 @@ def resolve(
         config=path,
         pipeline_entries=config.pipelines,
         automation=entry.automation,
+        alerts=entry.alerts,
         clusters=clusters,
         feeds=feeds,
         default_binding=default_binding,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 
 from pipelines.streaming.secret import MASK, is_secret
 from pipelines.streaming.target import KafkaCluster
+from resources.alerts.settings import AlertSettings
 from resources.engine.settings import SparkSettings
 
 
@@ -23,18 +24,19 @@ class Setting:
     origin: str
 
 
-def shown(prefix: str, value: SparkSettings | KafkaCluster) -> Iterator[tuple[str, str]]:
+def shown(prefix: str, value: SparkSettings | KafkaCluster | AlertSettings) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each field that has one, secrets masked.
 
     Args:
         prefix: The path of the value in the target: `kafka.default`.
-        value: How Spark runs, or how a cluster is reached.
+        value: How Spark runs, how a cluster is reached, or where alerts go.
     """
     for field in fields(value):
         content = getattr(value, field.name)
         entries = content if isinstance(content, Mapping) else {"": content}
         for key, entry in entries.items():
-            if entry is not None:
+            if entry is not None and entry != ():
                 name = ".".join(part for part in (prefix, field.name, key) if part)
                 literal_secret = isinstance(entry, str) and is_secret(key or field.name)
-                yield name, MASK if literal_secret else str(entry)
+                text = ", ".join(entry) if isinstance(entry, tuple) else str(entry)
+                yield name, MASK if literal_secret else text

@@ -1,0 +1,1 @@
+"""Alerts about streams, and the channels that deliver them: a webhook and e-mail."""
