@@ -388,5 +388,5 @@ def _raise_for(results: "list[StreamResult]") -> None:
 
 
 def _kind(error: TidemillError | None) -> str:
-    """Return what tells one error of a stream from another, whatever numbers its message has."""
+    """Return what distinguishes one error of a stream from another, whatever numbers its message has."""
     return "" if error is None else " ".join(filter(None, (type(error).__name__, error.error_class)))

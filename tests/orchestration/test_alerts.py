@@ -26,15 +26,15 @@ from dagster import (
 
 from orchestration import alert_delivery
 from orchestration.alerts import alert_sensors
-from orchestration.assets import pipeline_job, streaming_assets
+from orchestration.assets import pipeline_job, streaming_assets, streaming_resources
 from orchestration.translator import stream_keys
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, raw
 from pipelines.streaming.errors import ConfigurationError, TerminalError, TransientError
 from pipelines.streaming.names import StreamName
+from pipelines.streaming.run.live import Live
 from pipelines.streaming.run.results import StreamResult
 from resources.alerts import webhook as webhooks
 from resources.alerts.delivery import DeliveryError
-from resources.spark import SparkResource
 from resources.target.resolve import resolve
 from tests import servers
 
@@ -110,8 +110,10 @@ class Shop:
         class PipelineRun:
             def __init__(self, *_args, **_fields):
                 self.finished = []
+                self.live = Live()
 
-            def iter_results(self):
+            def iter_results(self, *, on_wait):
+                on_wait()
                 for result in results:
                     if callable(result):  # something that happens meanwhile
                         result()
@@ -132,7 +134,7 @@ class Shop:
         return materialize(
             assets,
             instance=self.instance,
-            resources={"spark": SparkResource()},
+            resources=streaming_resources(),
             raise_on_error=False,
             selection=None if every or not selection else selection,
         )
@@ -143,7 +145,7 @@ class Shop:
         defs = Definitions(
             assets=[assets],
             jobs=[pipeline_job(self.pipeline, assets)],
-            resources={"spark": SparkResource()},
+            resources=streaming_resources(),
             executor=in_process_executor,
         )
         return self.instance.create_run_for_job(
