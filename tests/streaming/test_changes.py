@@ -46,6 +46,7 @@ def test_the_oracle_knows_which_readers_must_be_refused():
     oracle, reads = Oracle(["orders", "unique"]), {"orders": "rows orders"}
     commits = oracle.streams["orders"].commits
     commits.append(Commit(((1, 1, 1, 1),)))
+    oracle.streams["orders"].rows[1, 1, 1, 1] = 1
     oracle.run("unique", reads, folders={}, further=[], deletes=True)
     assert oracle.streams["unique"].rows == Counter([(1,)])
     assert not oracle.must_refuse("unique", reads)
