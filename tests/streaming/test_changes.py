@@ -44,7 +44,9 @@ def test_changes_add_up_to_rows():
 
 def test_the_oracle_knows_which_readers_must_be_refused():
     oracle, reads = Oracle(["orders", "unique"]), {"orders": "rows orders"}
-    commits = oracle.streams["orders"].commits
+    orders = oracle.streams["orders"]
+    commits = orders.commits
+    orders.rows[1, 1, 1, 1] = 1
     commits.append(Commit(((1, 1, 1, 1),)))
     oracle.streams["orders"].rows[1, 1, 1, 1] = 1
     oracle.run("unique", reads, folders={}, further=[], deletes=True)

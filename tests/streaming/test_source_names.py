@@ -9,6 +9,7 @@ from functools import reduce
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from pipelines.streaming import DeltaAppend, Feed, FileSource, Pipeline, raw
 from pipelines.streaming.checkpoint import read_tail
@@ -99,6 +100,31 @@ def test_files_in_the_place_of_a_table_are_refused_without_a_rebind(scratch, fol
         TerminalError, match=r"position of the kind 'file'.*Fix: declare the source as it was"
     ):
         scratch.run(table)
+
+
+def test_a_plan_that_spark_refuses_leaves_everything_as_it_was(scratch, folders):
+    """A removed source, a new column and a new sink come with an operation that Spark does not stream."""
+    folders.write("a", "1")
+    folders.write("b", "2")
+    scratch.run(folders.stream("a", "b"))
+    before = folders.untouched()
+    folders.write("b", "3")
+    reading = FileSource(path=str(folders.root / "b"), format="text")
+    sinks = [DeltaAppend(name="copy"), DeltaAppend()]
+    wrong = Pipeline("shop").stream(source={"b": reading}, sink=sinks, name="all")(
+        lambda b: b.withColumn("n", F.lit(1)).orderBy("n")
+    )
+    with pytest.raises(TerminalError, match="Sorting is not supported"):
+        scratch.run(wrong)
+
+    after = folders.untouched()
+    changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+    assert {path.name for path in changed if "lease" not in path.parts} == {
+        "manifest.json"
+    }  # the last result
+    assert folders.records().manifest().active.sources["a"].stopped_at is None
+    scratch.run(folders.stream("a", "b"))
+    assert scratch.rows(folders.stream("a")) == folders.expected
 
 
 def test_a_rename_continues_the_source(scratch, folders):
