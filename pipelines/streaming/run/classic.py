@@ -31,8 +31,9 @@ def use_scheduler_pool(spark: "SparkSession", pool: str) -> None:
 
 
 def release_checkpoint(rows: "DataFrame") -> None:
-    """Free the blocks of a local checkpoint."""
-    rows._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: SLF001 - no public way
+    """Free the blocks of a local checkpoint; Spark Connect frees them when the DataFrame is collected."""
+    if is_classic(rows.sparkSession):
+        rows._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: SLF001 - no public way
 
 
 def check_supported(rows: "DataFrame", output_mode: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -44,6 +45,7 @@ from pipelines.streaming.target import Target
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipelines.streaming.names import StreamName
     from pipelines.streaming.stream import Stream
 
 _CHECK_REPARTITION = "spark.sql.streaming.checkUnfinishedRepartitionOnRestart"
@@ -271,7 +273,7 @@ class StreamRun:
         started = writer.trigger(**trigger).start()
         expected = expected_batches(stream.sources, self.plan.backlog)
         self.live.enter(stream.name, "running", expected_batches=1 if once else expected)
-        self._running = RunningQuery(started, self._take)
+        self._running = RunningQuery(started, partial(_take, self._recorder, self.live, stream.name))
         limit = stream.query.max_run
         seconds = limit.total_seconds() if isinstance(limit, timedelta) and not once else None
         try:
@@ -283,12 +285,6 @@ class StreamRun:
                     self._recorder.complete()
             raise
         self._recorder.complete()
-
-    def _take(self, progress: list[Progress]) -> None:
-        """Record batches that have ended, and show them."""
-        self._recorder.take(progress)
-        rows = sum(int(entry.get("numInputRows") or 0) for entry in progress)
-        self.live.add(self.stream.name, batches=len(progress), rows_read=rows)
 
     def _warnings(self, batches: tuple[BatchRecord, ...]) -> tuple[str, ...]:
         """Return what the stream's author may not expect, one sentence each."""
@@ -328,3 +324,14 @@ class StreamRun:
             reason=", ".join(self.plan.reasons),
             warnings=self._warnings(batches),
         )
+
+
+def _take(recorder: Recorder, live: Live, stream: "StreamName", progress: list[Progress]) -> None:
+    """Record batches that have ended, and show them.
+
+    This is no method: a query that refers to its run would keep the run's session in a cycle until the interpreter
+    ends, and then closing the session of Spark Connect waits forever for a thread that has ended.
+    """
+    recorder.take(progress)
+    rows = sum(int(entry.get("numInputRows") or 0) for entry in progress)
+    live.add(stream, batches=len(progress), rows_read=rows)

@@ -21,7 +21,7 @@ from pipelines.streaming.columns import BATCH, ORIGIN, RAW, VIOLATED
 from pipelines.streaming.errors import CheckpointError
 from pipelines.streaming.expectations import Expect, counts, kept
 from pipelines.streaming.records import StreamRecords, transaction_app_id
-from pipelines.streaming.run.classic import is_classic, release_checkpoint
+from pipelines.streaming.run.classic import release_checkpoint
 from pipelines.streaming.run.pause import pause_point
 from pipelines.streaming.sinks import Sink
 from pipelines.streaming.sinks.sink import CommitMetadata, Transaction
@@ -159,15 +159,7 @@ def _computed_once(rows: "DataFrame") -> "Iterator[DataFrame]":
     A cache would not do. Delta optimizes the source of a MERGE before it looks for cached plans, so it computes
     random values and the current time again, and Spark cannot cache a sorted result of the output mode complete
     (`key not found`).
-
-    On Spark Connect a local checkpoint inside of a foreachBatch function does not return (4.2.0), so there the rows
-    are cached.
     """
-    if not is_classic(rows.sparkSession):
-        with _cached(rows):
-            rows.count()
-            yield rows
-        return
     computed = rows.localCheckpoint(eager=True)
     try:
         yield computed
