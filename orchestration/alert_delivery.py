@@ -95,7 +95,7 @@ class Delivery:
             cause=incident.cause,
             target=self._target,
             subject=incident.subject,
-            stream=self._stream(incident),
+            stream=incident.subject if self._log.has_stream(incident.subject) else None,
             check=incident.check,
             message=incident.message,
             run_id=incident.run_id,
@@ -105,20 +105,13 @@ class Delivery:
     def _recovered(self, reported: OpenIncident, recovery: "Recovery") -> Alert:
         incident = reported.latest
         what = f"The check {incident.check} passes again" if incident.check else "The run succeeded"
-        return Alert(
+        return replace(
+            self._failed(incident),
             event="recovered",
-            cause=incident.cause,
-            target=self._target,
-            subject=incident.subject,
-            stream=self._stream(incident),
-            check=incident.check,
             message=f"{what}; it had failed since {_time(reported.since):%Y-%m-%d %H:%M:%S} UTC.",
             run_id=recovery.run_id,
             at=_time(recovery.at),
         )
-
-    def _stream(self, incident: "Incident") -> str | None:
-        return incident.subject if self._log.has_stream(incident.subject) else None
 
 
 class _OutOfTimeError(Exception):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dagster import AssetKey, AssetObservation
 
 from pipelines.streaming.backlog import amount_of
-from pipelines.streaming.run.attempts import digest
+from pipelines.streaming.digest import digest
 from pipelines.streaming.sources import Feed
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class FeedState:
             metadata["tidemill/lag_rows"] = self.backlog.count
         else:
             metadata["tidemill/lag_files"] = self.backlog.count
-        return AssetObservation(key, metadata=metadata, tags={DATA_VERSION: _tag(self.version)})
+        return AssetObservation(key, metadata=metadata, tags={DATA_VERSION: digest(self.version)})
 
 
 def feed_states(decisions: "Iterable[Decision]") -> list[FeedState]:
@@ -75,8 +75,3 @@ def feed_states(decisions: "Iterable[Decision]") -> list[FeedState]:
                     source=source, reader=str(decision.stream.name), backlog=backlog
                 )
     return list(states.values())
-
-
-def _tag(version: str) -> str:
-    """Return a version as a tag's value."""
-    return digest(version)

@@ -1,26 +1,31 @@
-"""What runs there are already, and the request for one more: the part of a tick that asks Dagster's instance."""
+"""What a tick requests, given the runs that there are already."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dagster import AssetKey, DagsterRunStatus, RunRequest, RunsFilter
 
 from orchestration.run_tags import CAUSE
-from orchestration.tick import Group
+from orchestration.tick import Group, tick
 from pipelines.streaming.run.attempts import pause_after
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dagster import DagsterInstance, RunRecord
 
+    from pipelines.streaming import Pipeline, Stream
     from pipelines.streaming.names import StreamName
+    from pipelines.streaming.run.due import Decision
+    from pipelines.streaming.target import Target
 
+Cause = Literal["backlog", "schedule"]
 POSITION = "tidemill/position"
 # A run holds the leases of its streams within seconds. One that has started long ago and does not hold a stream's
 # lease is done with that stream, or has died: no launcher but those of Kubernetes and the like notices that.
 STARTED_LONG_AGO = timedelta(minutes=5)
-_MOST_ATTEMPTS = 12
+_MOST_ATTEMPTS = 12  # more do not lengthen the pause
 _NOT_STARTED = (
     DagsterRunStatus.QUEUED,
     DagsterRunStatus.NOT_STARTED,
@@ -29,7 +34,60 @@ _NOT_STARTED = (
 )
 
 
-def covered_streams(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """What a tick of a sensor or a schedule requests.
+
+    Attributes:
+        runs: The runs.
+        notes: A line about every stream that should not run now, for people.
+        decisions: The decision about every candidate.
+    """
+
+    runs: list[RunRequest]
+    notes: list[str]
+    decisions: "tuple[Decision, ...]"
+
+    @property
+    def skip_reason(self) -> str:
+        """Why no run was requested."""
+        return "\n".join(self.notes) or "Every stream is idle."
+
+
+def requests(
+    instance: "DagsterInstance",
+    pipeline: "Pipeline",
+    keys: "Mapping[StreamName, AssetKey]",
+    target: "Target",
+    *,
+    candidates: "Sequence[Stream]",
+    cause: Cause,
+) -> Requests:
+    """Return what a tick requests.
+
+    Args:
+        instance: Dagster's instance.
+        pipeline: The pipeline; its job has the same name.
+        keys: The asset keys of its streams.
+        target: The target.
+        candidates: The streams that may start a run.
+        cause: What requests it. The policies of the streams apply to the backlog; on a schedule any unread data
+            is due.
+    """
+    now = datetime.now(UTC)
+    covered = _covered_streams(instance, pipeline.name, keys, now)
+    decided = tick(
+        pipeline, target, candidates=candidates, covered=covered, now=now, conditions=cause == "backlog"
+    )
+    answers = [_run_request(instance, group, keys, cause=cause, now=now) for group in decided.groups]
+    return Requests(
+        runs=[answer for answer in answers if isinstance(answer, RunRequest)],
+        notes=[answer for answer in answers if isinstance(answer, str)] + decided.notes(),
+        decisions=decided.decisions,
+    )
+
+
+def _covered_streams(
     instance: "DagsterInstance", job: str, keys: "Mapping[StreamName, AssetKey]", now: datetime
 ) -> "dict[StreamName, str]":
     """Return the streams that a queued run, or one in progress, covers, with the run's id.
@@ -53,38 +111,34 @@ def covered_streams(
     return covered
 
 
-def run_request(
+def _run_request(
     instance: "DagsterInstance",
     group: Group,
     keys: "Mapping[StreamName, AssetKey]",
     *,
-    cause: str,
+    cause: Cause,
     now: datetime,
 ) -> RunRequest | str:
-    """Return the request for a run of a group, or the reason why it has to wait.
+    """Return the request for a run of a group, or the reason why there is none.
 
-    Runs that started from the same position did not change it: they crashed, or found nothing that only Spark
-    could see. The pause before the next one doubles. Its number is part of the run's key, so that two ticks at
-    the same time request one run, and a run that crashed does not block its key forever.
-
-    Args:
-        instance: Dagster's instance.
-        group: The group.
-        keys: The asset keys of the pipeline's streams.
-        cause: What requests it: `backlog` or `schedule`.
-        now: The current time.
+    Runs that started from the same position did not change it: they were refused, they crashed, or they found
+    nothing that only Spark could see. A refusal needs no second run; before any other the pause doubles. The newest
+    of these runs is a part of the next one's key, so that two ticks at the same time request one run, and a run that
+    crashed does not block its key forever.
     """
     records = instance.get_run_records(RunsFilter(tags={POSITION: group.position}), limit=_MOST_ATTEMPTS)
-    if records:
+    newest = records[0].dagster_run if records else None
+    if newest is not None and group.refused:
+        return f"{group.reason} (reported by run {newest.run_id})"
+    if newest is not None:
         again = _ended(records[0]) + pause_after(len(records))
         if now < again:
-            run = records[0].dagster_run
             return (
-                f"{group.reason}; run {run.run_id} ended as {run.status.value} and left everything as it was, so "
-                f"the next attempt is at {again.isoformat(timespec='seconds')}"
+                f"{group.reason}; run {newest.run_id} ended as {newest.status.value} and left everything as it "
+                f"was, so the next attempt is at {again.isoformat(timespec='seconds')}"
             )
     return RunRequest(
-        run_key=f"{group.position}-{len(records)}",
+        run_key=f"{group.position}-{'first' if newest is None else newest.run_id}",
         asset_selection=[keys[stream.name] for stream in group.streams],
         tags={POSITION: group.position, CAUSE: cause},
     )

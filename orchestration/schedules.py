@@ -1,6 +1,5 @@
 """The schedules of a pipeline: one per cron expression that its streams have."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dagster import (
@@ -12,8 +11,7 @@ from dagster import (
     schedule,
 )
 
-from orchestration.requests import covered_streams, run_request
-from orchestration.tick import tick
+from orchestration.requests import requests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,14 +69,9 @@ def _schedule(
         default_status=DefaultScheduleStatus.RUNNING if running else DefaultScheduleStatus.STOPPED,
     )
     def evaluate(context: ScheduleEvaluationContext) -> list[RunRequest] | SkipReason:
-        now = datetime.now(UTC)
-        covered = covered_streams(context.instance, pipeline.name, keys, now)
-        decided = tick(pipeline, target, candidates=candidates, covered=covered, now=now, conditions=False)
-        answers = [
-            run_request(context.instance, group, keys, cause="schedule", now=now) for group in decided.groups
-        ]
-        requests = [answer for answer in answers if isinstance(answer, RunRequest)]
-        notes = [answer for answer in answers if isinstance(answer, str)] + decided.notes()
-        return requests or SkipReason("\n".join(notes) or "Every stream is idle.")
+        requested = requests(
+            context.instance, pipeline, keys, target, candidates=candidates, cause="schedule"
+        )
+        return requested.runs or SkipReason(requested.skip_reason)
 
     return evaluate

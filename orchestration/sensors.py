@@ -15,8 +15,7 @@ from dagster import (
 )
 
 from orchestration.observations import FeedState, feed_states
-from orchestration.requests import covered_streams, run_request
-from orchestration.tick import tick
+from orchestration.requests import requests
 from orchestration.translator import StreamTranslator, external_key
 
 if TYPE_CHECKING:
@@ -64,22 +63,17 @@ def backlog_sensor(
         default_status=DefaultSensorStatus.RUNNING if running else DefaultSensorStatus.STOPPED,
     )
     def evaluate(context: SensorEvaluationContext) -> SensorResult:
-        now = datetime.now(UTC)
-        covered = covered_streams(context.instance, pipeline.name, keys, now)
-        decided = tick(pipeline, target, candidates=candidates, covered=covered, now=now, conditions=True)
-        answers = [
-            run_request(context.instance, group, keys, cause="backlog", now=now) for group in decided.groups
-        ]
-        requests = [answer for answer in answers if not isinstance(answer, str)]
-        notes = [answer for answer in answers if isinstance(answer, str)] + decided.notes()
-        for note in notes:
+        requested = requests(context.instance, pipeline, keys, target, candidates=candidates, cause="backlog")
+        for note in requested.notes:
             context.log.info(note)
         known = _known(context.cursor)
-        states = [state for state in feed_states(decided.decisions) if known.get(state.feed) != state.version]
+        states = [
+            state for state in feed_states(requested.decisions) if known.get(state.feed) != state.version
+        ]
         return SensorResult(
-            run_requests=requests,
-            skip_reason=None if requests else "\n".join(notes) or "Every stream is idle.",
-            asset_events=_observations(states, translator or StreamTranslator(), target, now),
+            run_requests=requested.runs,
+            skip_reason=None if requested.runs else requested.skip_reason,
+            asset_events=_observations(states, translator or StreamTranslator(), target),
             cursor=json.dumps(known | {state.feed: state.version for state in states}, sort_keys=True),
         )
 
@@ -96,9 +90,10 @@ def _known(cursor: str | None) -> dict[str, str]:
 
 
 def _observations(
-    states: "Sequence[FeedState]", translator: StreamTranslator, target: "Target", now: datetime
+    states: "Sequence[FeedState]", translator: StreamTranslator, target: "Target"
 ) -> list[AssetObservation]:
     """Return the observations of the feeds that have changed; each costs a round trip for the age of its data."""
+    now = datetime.now(UTC)
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(
             pool.map(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pipelines.streaming.run.attempts import digest
+from pipelines.streaming.digest import digest
 from pipelines.streaming.run.due import Decision, decisions
 from pipelines.streaming.selection import ordered
 
@@ -23,11 +23,13 @@ class Group:
         streams: The streams, in dependency order.
         position: A hash of where those that are due are; a run that changes nothing leaves it as it is.
         reason: Why it is due, for people.
+        refused: Whether a run would be refused: one is enough to report it.
     """
 
     streams: tuple["Stream", ...]
     position: str
     reason: str
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,7 @@ def tick(
     selected = due | _followers(pipeline, due, without=unfit | covered.keys())
     groups = [_group(streams, by_name, due) for streams in _components(pipeline, selected)]
     groups += [
-        Group(streams=(decision.stream,), position=decision.position, reason=decision.reason)
+        Group(streams=(decision.stream,), position=decision.position, reason=decision.reason, refused=True)
         for decision in ready
         if decision.state == "refused" and decision.stream.name not in covered
     ]

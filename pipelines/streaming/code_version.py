@@ -6,13 +6,13 @@ whether a checkpoint fits the code.
 """
 
 import ast
-import hashlib
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
+
+from pipelines.streaming.digest import digest
 
 if TYPE_CHECKING:
     from pipelines.streaming import Stream
@@ -34,7 +34,7 @@ def code_version(stream: "Stream") -> str:
         "expect": _plain(stream.expect),
         "query": _plain(stream.query),
     }
-    return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()[:LENGTH]
+    return digest(declared, length=LENGTH)
 
 
 def _plain(value: Any) -> Any:

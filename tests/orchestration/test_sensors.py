@@ -23,7 +23,7 @@ from orchestration.translator import stream_keys
 from pipelines.streaming import DeltaAppend, Feed, Pipeline, RunWhen, raw
 from pipelines.streaming.run.due import Decision
 from tests.leases import held
-from tests.orchestration.shop import ORDERS, Shop
+from tests.orchestration.shop import ORDERS, UNIQUE, Shop
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ORDERS_KEY, UNIQUE_KEY = AssetKey(["shop", "orders"]), AssetKey(["shop", "unique"])
@@ -129,13 +129,38 @@ def test_a_held_stream_is_left_alone_and_its_holder_is_named(shop, instance):
     assert selections(result) == [{UNIQUE_KEY}]
 
 
-def test_a_refused_stream_is_run_once_so_that_the_refusal_is_reported(shop, instance):
+def test_a_refused_stream_is_run_once_so_that_the_refusal_is_reported(shop, instance, monkeypatch):
     checkpoint = shop.target.lake.checkpoint(ORDERS, 1)
     (checkpoint / "offsets" / "0").write_text("damaged")
     first, second = evaluated(shop, instance), evaluated(shop, instance)
     assert {ORDERS_KEY} in selections(first)
     keys = [sorted(request.run_key for request in result.run_requests) for result in (first, second)]
     assert keys[0] == keys[1], "Dagster starts one run per key"
+
+    (request,) = (run for run in first.run_requests if set(run.asset_selection) == {ORDERS_KEY})
+    run_id = a_run(instance, DagsterRunStatus.FAILURE, request.asset_selection, tags=request.tags)
+    monkeypatch.setattr(requests, "pause_after", lambda runs: timedelta(seconds=-runs))
+    with held(shop.target.lake.control(UNIQUE) / "lease", UNIQUE, "the-other-run"):
+        again = evaluated(shop, instance)
+    assert again.run_requests == [], "no second run reports it, however long ago the first one was"
+    assert f"(reported by run {run_id})" in again.skip_reason.skip_message
+    assert "offsets/0" in again.skip_reason.skip_message
+
+    path = shop.target.lake.control(ORDERS) / "manifest.json"
+    path.write_text(path.read_text().replace("run-1", "run-2"))
+    assert {ORDERS_KEY} in selections(evaluated(shop, instance)), "it ran in between, and is refused again"
+
+
+def test_a_run_that_crashes_forever_is_requested_forever(shop, instance, monkeypatch):
+    """Dagster starts one run per key, so each attempt has a key of its own."""
+    shop.land("b.json")
+    monkeypatch.setattr(requests, "pause_after", lambda _runs: timedelta(seconds=-1))
+    run_keys = []
+    for _ in range(requests._MOST_ATTEMPTS + 3):
+        (request,) = evaluated(shop, instance).run_requests
+        run_keys.append(request.run_key)
+        a_run(instance, DagsterRunStatus.FAILURE, request.asset_selection, tags=request.tags)
+    assert len(set(run_keys)) == len(run_keys)
 
 
 def test_a_feed_is_observed_when_it_changes(shop, instance):

@@ -4,13 +4,12 @@ A terminal failure is repeated by every run until the code, the checkpoint or wh
 sources changes; a transient one is worth a retry, after a pause that doubles.
 """
 
-import hashlib
-import json
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.code_version import code_version
+from pipelines.streaming.digest import digest
 
 if TYPE_CHECKING:
     from pipelines.streaming.records import Snapshot
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
-_LENGTH = 16
 
 
 def failure_position(stream: "Stream", manifest: "Manifest", snapshot: "Snapshot | None") -> str:
@@ -36,11 +34,6 @@ def failure_position(stream: "Stream", manifest: "Manifest", snapshot: "Snapshot
     tail = None if snapshot is None else [snapshot.next_batch, snapshot.last_commit]
     sources = {name: asdict(source) for name, source in manifest.active.sources.items()}
     return digest([code_version(stream), manifest.active.number, tail, sources])
-
-
-def digest(value: object) -> str:
-    """Return a short hash of JSON values."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:_LENGTH]
 
 
 def pause_after(failures: int) -> timedelta:

@@ -11,9 +11,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from pipelines.streaming.backlog import Backlog, amount_of
+from pipelines.streaming.code_version import code_version
+from pipelines.streaming.digest import digest
 from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.records import Snapshot, StreamRecords
-from pipelines.streaming.run.attempts import digest, failure_position, pause_after
+from pipelines.streaming.run.attempts import failure_position, pause_after
 from pipelines.streaming.run.failure import translated
 from pipelines.streaming.run.plan import Plan, decide
 
@@ -101,7 +103,7 @@ def decision(stream: "Stream", target: "Target", *, now: datetime, conditions: b
         if failure.transient:
             return Decision(stream=stream, state="unreachable", reason=failure.what)
         return Decision(
-            stream=stream, state="refused", reason=str(failure), position=_refused(stream, failure)
+            stream=stream, state="refused", reason=str(failure), position=_refused(stream, records, failure)
         )
 
 
@@ -148,7 +150,11 @@ def _position(plan: Plan) -> str:
     return digest([failure_position(plan.stream, manifest, plan.snapshot), heads])
 
 
-def _refused(stream: "Stream", failure: TidemillError) -> str:
-    from pipelines.streaming.code_version import code_version
-
-    return digest([code_version(stream), failure.what])
+def _refused(stream: "Stream", records: StreamRecords, failure: TidemillError) -> str:
+    """Return the position of a refusal, which changes with the code, the reason, and any run in between."""
+    try:
+        manifest = records.manifest()
+    except TidemillError:
+        manifest = None
+    last_run = None if manifest is None or manifest.last_run is None else manifest.last_run.run_id
+    return digest([code_version(stream), failure.what, last_run])
