@@ -1,13 +1,10 @@
 """A small pipeline run by Dagster with a real Spark, next to a batch asset that shares its session."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.script_result import script_result
 from tests.small import small_target
 
 pytestmark = pytest.mark.jvm
@@ -116,18 +113,12 @@ def runs(tmp_path_factory) -> list[dict]:
     (home / "landing" / "numbers" / "a.json").write_text('{"n": 1}\n{"n": 2}\n{"n": 5}\noops\n')
     (home / "dagster").mkdir()
     (home / "dagster" / "dagster.yaml").symlink_to(ROOT / "resources" / "dagster" / "dagster.yaml")
-    target = {"TIDEMILL_CONFIG": str(home / "tidemill.toml"), "DAGSTER_HOME": str(home / "dagster")}
-    result = subprocess.run(
-        [sys.executable, str(home / "case.py")],
+    return script_result(
+        home / "case.py",
         cwd=home,
-        env=os.environ | target | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
+        TIDEMILL_CONFIG=str(home / "tidemill.toml"),
+        DAGSTER_HOME=str(home / "dagster"),
     )
-    lines = [line for line in result.stdout.splitlines() if line.startswith("RESULT ")]
-    assert lines, result.stderr
-    return json.loads(lines[0].removeprefix("RESULT "))
 
 
 def test_a_run_reports_in_numbers_what_it_did(runs):

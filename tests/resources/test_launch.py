@@ -1,16 +1,11 @@
 """A real start of Spark: no conf is on a command line, and nothing is left of the file that has them."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from tests.script_result import script_result
 
 pytestmark = pytest.mark.jvm
 
-ROOT = Path(__file__).parents[2]
 KEY = "spark.hadoop.fs.s3a.secret.key"
 VALUE = r" sword=fish #1: C:\new!"
 # In a process of its own: it starts a JVM, and another thread watches all its children from the first moment.
@@ -74,22 +69,9 @@ def started(tmp_path_factory) -> dict:
     (home / "conf").mkdir()
     (home / "conf" / "spark-defaults.conf").write_text("spark.tm.default from-the-file\n")
     (home / "tmp").mkdir()
-    result = subprocess.run(
-        [sys.executable, str(home / "script.py"), KEY],
-        env=os.environ
-        | {
-            "PYTHONPATH": str(ROOT),
-            "TMPDIR": str(home / "tmp"),
-            "SPARK_CONF_DIR": str(home / "conf"),
-            "TM_SECRET": VALUE,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
+    return script_result(
+        home / "script.py", KEY, TMPDIR=str(home / "tmp"), SPARK_CONF_DIR=str(home / "conf"), TM_SECRET=VALUE
     )
-    lines = [line for line in result.stdout.splitlines() if line.startswith("RESULT ")]
-    assert lines, result.stderr
-    return json.loads(lines[0].removeprefix("RESULT "))
 
 
 def test_no_conf_is_on_the_command_line_of_any_process(started):

@@ -2,14 +2,22 @@
 
 import inspect
 import json
+import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 from pyspark.sql import functions as F
 
 from pipelines.streaming import Checks, DeltaAppend, Feed, FileSource, KafkaSource, Pipeline, from_json, raw
@@ -182,6 +190,22 @@ def _in_transaction(broker, topic, *, commit):
         producer.commit_transaction(30)
     else:
         producer.abort_transaction(30)
+    _wait_for_markers(broker, topic)
+
+
+def _wait_for_markers(broker, topic):
+    """Wait until no transaction is open: a broker writes its end some time after it has accepted it."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    latest = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(4)}
+
+    def ends(level):
+        futures = admin.list_offsets(latest, isolation_level=level)
+        return {asked.partition: future.result(30).offset for asked, future in futures.items()}
+
+    deadline = time.monotonic() + 30
+    while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
+        assert time.monotonic() < deadline, "the transaction did not end within 30 s"
+        time.sleep(0.05)
 
 
 def _isolated(scratch, cluster, topic, *, kind, options=None):
@@ -239,5 +263,6 @@ def test_an_open_transaction_waits_neither_for_the_backlog_nor_for_the_stream(sc
     scratch.run(stream)
     assert scratch.run(stream)[0].outcome == "idle"
     producer.commit_transaction(30)
+    _wait_for_markers(broker, topic)
     scratch.run(stream)
     assert scratch.rows(stream, "value") == multiset([("before",), ("open",)])
