@@ -187,13 +187,10 @@ def main(
     from resources.engine.settings import SparkSettings
     from tests.small import SMALL
 
-    options = "spark.driver.extraJavaOptions"
     conf = {
         **SMALL,
         # The maintenance of the state stores writes to a checkpoint in the background, also while its stream is idle.
         "spark.sql.streaming.stateStore.maintenanceInterval": "1d",
-        # With one compiler level the code cache has 48 MB; once it is full, nothing is compiled any more.
-        options: f"{SMALL[options]} -XX:ReservedCodeCacheSize=240m",
     }
     engine = SparkEngine(
         SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=1, conf=conf)

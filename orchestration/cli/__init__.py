@@ -17,6 +17,8 @@ _COMMANDS = {
     "check": ("check", "Evaluate the checks of streams, without starting Spark."),
     "list": ("listing", "List streams, what they read and what they write."),
     "checkpoint": ("checkpoint", "Inspect, verify and compare checkpoints."),
+    "rebuild": ("rebuild", "Compute streams anew from their sources, while the old tables serve."),
+    "rewind": ("rewind", "Take the tables and the offsets of a stream back to an earlier batch."),
     "accept": ("accept", "Accept a new source, a commit upstream, or what a check found."),
     "rebind": ("rebind", "Continue a source in another folder, topic or cluster."),
     "rename-source": ("rename_source", "Continue a source under another name."),

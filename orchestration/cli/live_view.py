@@ -1,7 +1,8 @@
 """The view of a run in progress: a live table in a terminal, plain lines now and then elsewhere."""
 
 import time
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.live import Live
 from rich.spinner import Spinner
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
     from pipelines.streaming.run.live import LiveStream
 
+T = TypeVar("T")
+
 # Without a terminal, such as in a log of cron: often enough to see progress.
 LINE_SECONDS = 30.0
+UPDATE_SECONDS = 0.2
 _COLUMNS = ("Stream", "Batch", "Rows", "Rows/s", "Batches left", "Time left")
 
 
@@ -62,6 +66,19 @@ class LiveView:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def until(self, work: "Callable[[], T]") -> T:
+        """Return what a function returns, and show meanwhile how far the streams are.
+
+        Args:
+            work: The function; it runs in a thread of its own, so that an interrupt reaches this one.
+        """
+        pool = ThreadPoolExecutor(1, thread_name_prefix="change")
+        future = pool.submit(work)
+        pool.shutdown(wait=False)  # an interrupt does not wait for it
+        while not wait([future], timeout=UPDATE_SECONDS).done:
+            self.update()
+        return future.result()
 
     def update(self) -> None:
         """Show how far the streams are now."""

@@ -154,11 +154,13 @@ def newest_position(context: "CheckContext") -> Position:
 
 
 def _first(context: "CheckContext") -> int:
-    """Return the oldest batch whose offsets the checkpoint keeps: Spark keeps a hundred."""
+    """Return the oldest batch of the generation whose offsets the checkpoint keeps: Spark keeps a hundred."""
+    manifest = context.snapshot.manifest
+    own = 0 if manifest is None else manifest.active.first_batch
     try:
-        return min(offset_batches(context.snapshot.checkpoint), default=0)
+        return max(own, min(offset_batches(context.snapshot.checkpoint), default=0))
     except CheckpointFormatError:
-        return 0
+        return own
 
 
 def _one_line_each(

@@ -9,6 +9,7 @@ from pipelines.streaming.backlog.binding import kafka_of
 from pipelines.streaming.backlog.retention import topics_are_compacted
 from pipelines.streaming.checkpoint import CheckpointFormatError, SourceKind, SourceOffset, read_offset
 from pipelines.streaming.run.batch_record import plain_offsets
+from pipelines.streaming.run.restores import restores_in
 from pipelines.streaming.sources import StreamReading
 
 if TYPE_CHECKING:
@@ -38,21 +39,37 @@ def offset_findings(
     for batch, line in sorted(lines.items()):
         joined = previous is None or previous == batch - 1
         if joined and end and line.start_offsets:
-            findings += _joins(batch, end, line.start_offsets)
-        findings += _as_planned(context.snapshot.checkpoint, batch, line.end_offsets)
+            findings += _joins(context, batch, end, line.start_offsets)
+        findings += _as_planned(context, batch, line.end_offsets)
         findings += _goes_on(batch, line.start_offsets, line.end_offsets)
         findings += _covers(context, line)
         end, previous = line.end_offsets, batch
     return findings
 
 
-def _joins(batch: int, end: Offsets, start: Offsets) -> list[str]:
+def _joins(context: "CheckContext", batch: int, end: Offsets, start: Offsets) -> list[str]:
     return [
         f"Batch {batch} begins in {name} at {_text(start.get(name))}, and the batch before ended at "
         f"{_text(end[name])}: what lies between them was {_skipped(end[name], start.get(name))}. {_RESTORE}"
         for name in end
-        if name in start and start[name] != end[name]
+        if name in start and start[name] != end[name] and not _passes(context, name, end[name], start[name])
     ]
+
+
+def _passes(context: "CheckContext", name: str, before: object, after: object) -> bool:
+    """Return whether a reader went past commits that a rewind of its upstream took back (run/rewound.py)."""
+    source = context.stream.sources.get(name)
+    first, second = (_parsed(value, kind="delta") for value in (before, after))
+    if not isinstance(source, StreamReading) or first is None or second is None:
+        return False
+    one, other = first.delta, second.delta
+    if one is None or other is None or one.version >= other.version:
+        return False
+    commits = delta_log.commits(context.target.lake.table(source.stream), one.version, other.version - 1)
+    return any(
+        restore.restored == one.version - 1 and restore.version == other.version - 1
+        for restore in restores_in(commits)
+    )
 
 
 def _skipped(end: object, start: object) -> str:
@@ -62,17 +79,17 @@ def _skipped(end: object, start: object) -> str:
     )
 
 
-def _as_planned(checkpoint: "Path", batch: int, end: Offsets) -> list[str]:
+def _as_planned(context: "CheckContext", batch: int, end: Offsets) -> list[str]:
     """Compare the range in the ledger with the offsets that the checkpoint still has."""
     try:
-        planned = plain_offsets(read_offset(checkpoint, batch))
+        planned = plain_offsets(read_offset(context.snapshot.checkpoint, batch))
     except CheckpointFormatError:
         return []  # purged, which is usual, or damaged, which `checkpoint_sound` reports where it matters
     return [
         f"offsets/{batch} has {_text(planned.get(name))} in {name}, and the batch ended at {_text(end[name])}: the "
         f"file is not what Spark wrote. {_RESTORE}"
         for name in end
-        if planned.get(name) != end[name]
+        if planned.get(name) != end[name] and not _passes(context, name, end[name], planned.get(name))
     ]
 
 

@@ -157,12 +157,14 @@ class TableLog:
             batch = self._batch_of(commit)
             if batch is not None:
                 own[batch].append(_TableCommit(commit, rows_in_files(actions)))
-            elif (commit.adds_rows or commit.removes_rows) and not self._of_earlier(commit):
+            elif (commit.adds_rows or commit.removes_rows) and not self._is_known(commit):
                 foreign.append(commit)
         return own, foreign
 
     def _batch_of(self, commit: Commit) -> int | None:
         """Return the batch of the stream that a commit belongs to; None for a commit of somebody else."""
+        if commit_metadata(commit).get("operation") in self._operations:
+            return None  # a rewind marks a table with the last batch that it kept
         if self._app_id in commit.transactions:
             return commit.transactions[self._app_id]
         if self.sink != QUARANTINE:
@@ -170,8 +172,19 @@ class TableLog:
         batch = commit_metadata(commit).get("batch_id")  # a repeat replaces records, without a transaction
         return batch if isinstance(batch, int) else None
 
-    def _of_earlier(self, commit: Commit) -> bool:
-        """Return whether a commit belongs to an earlier generation of the stream."""
+    @cached_property
+    def _operations(self) -> frozenset[str]:
+        """The ids of the stream's operations, such as a rewind or a backfill."""
+        records = self.context.snapshot.records
+        current = records.operation()
+        return frozenset(
+            operation.id for operation in (*records.operations(), *(() if current is None else (current,)))
+        )
+
+    def _is_known(self, commit: Commit) -> bool:
+        """Return whether a commit belongs to an operation or to an earlier generation of the stream."""
+        if commit_metadata(commit).get("operation") in self._operations:
+            return True
         manifest = self.context.snapshot.manifest
         earlier = () if manifest is None else manifest.generations[:-1]
         return any(

@@ -7,6 +7,17 @@ the checkpoint that it replaces is copied to the control folder.
 from pipelines.streaming.lifecycle.accept import accept_findings, accept_new_source, accept_version
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.rebind import rebind
+from pipelines.streaming.lifecycle.rebuild import rebuild
 from pipelines.streaming.lifecycle.rename_source import rename_source
+from pipelines.streaming.lifecycle.rewind import rewind
 
-__all__ = ["Change", "accept_findings", "accept_new_source", "accept_version", "rebind", "rename_source"]
+__all__ = [
+    "Change",
+    "accept_findings",
+    "accept_new_source",
+    "accept_version",
+    "rebind",
+    "rebuild",
+    "rename_source",
+    "rewind",
+]

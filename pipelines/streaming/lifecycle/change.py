@@ -11,6 +11,7 @@ from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.records.edits import Edits
 from pipelines.streaming.records.manifest import Manifest, SourceRecord
+from pipelines.streaming.records.operation import unfinished_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,6 +97,8 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
     lease = None if dry_run else records.take_lease(f"{why}-{datetime.now(UTC):%Y%m%dT%H%M%S}")
     try:
         snapshot = records.snapshot()
+        if (operation := records.operation()) is not None and operation.publishing:
+            raise unfinished_error(operation, stream.name)
         if snapshot.manifest is None:
             raise TerminalError(
                 "its manifest is missing.", stream=stream.name, fix="restore it from a backup."

@@ -5,6 +5,7 @@
 <lake>/checkpoints/<pipeline>/<stream>/<generation>/     Spark's own files
 <lake>/control/<pipeline>/<stream>/                      manifest.json, pins.json, lease/
 <lake>/ledger/pipeline=<p>/stream=<s>/<run>.jsonl        one line per micro-batch
+<lake>/staging/<pipeline>/<stream>/<operation>/          what an operation computes before it publishes
 ```
 """
 
@@ -59,6 +60,27 @@ class Lake:
         """Return the folder of a stream's control files."""
         return self.root / "control" / name.pipeline / name.stream
 
+    def staging(self, name: StreamName) -> Path:
+        """Return the folder in which the operations of a stream compute what they publish."""
+        return self.root / "staging" / name.pipeline / name.stream
+
     def ledger(self, name: StreamName) -> Path:
         """Return the folder of a stream's ledger: a Hive-style partition that any engine reads as a table."""
         return self.root / "ledger" / f"pipeline={name.pipeline}" / f"stream={name.stream}"
+
+
+@dataclass(frozen=True, slots=True)
+class StagingLake(Lake):
+    """What an operation computes before it publishes: tables, control files and a ledger in a folder of its own.
+
+    Attributes:
+        root: The staging folder.
+        checkpoints: The root of the lake that has its checkpoints: state may keep the path of its checkpoint, so one
+            that will be continued is written where it stays.
+    """
+
+    checkpoints: Path
+
+    def checkpoint(self, name: StreamName, generation: int) -> Path:
+        """Return the checkpoint folder of one generation."""
+        return Lake(self.checkpoints).checkpoint(name, generation)

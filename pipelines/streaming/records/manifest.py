@@ -62,6 +62,8 @@ class Generation:
         table_id: The id of the main table, which shows when it was replaced by another one.
         ledger_batch: The last batch that has its line in the ledger; -1 before the first.
         warnings: The warnings about the plan that ran last.
+        continues: The generation whose batches and offsets it continues, as after a rewind; None where it began anew.
+        first_batch: The first batch of its own: those before it are of the generations that it continues.
     """
 
     number: int
@@ -77,6 +79,8 @@ class Generation:
     table_id: str | None = None
     ledger_batch: int = -1
     warnings: tuple[str, ...] = ()
+    continues: int | None = None
+    first_batch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +129,10 @@ class Manifest:
         """Return the manifest with fields of its active generation changed."""
         changed = replace(self.active, **changes)  # type: ignore[arg-type]
         return replace(self, generations=(*self.generations[:-1], changed))
+
+    def with_generation(self, generation: Generation) -> "Manifest":
+        """Return the manifest with another active generation; what its predecessor failed at does not hold for it."""
+        return Manifest(generations=(*self.generations, generation))
 
     def with_success(self, run_id: str, outcome: str) -> "Manifest":
         """Return the manifest after a run that did not fail."""

@@ -16,6 +16,7 @@ from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.records.lease import Holder, Lease, assert_highest, holder_of, take
 from pipelines.streaming.records.ledger import Ledger
 from pipelines.streaming.records.manifest import Manifest, read_manifest, write_manifest
+from pipelines.streaming.records.operation import Operation, read_operation, write_operation
 from pipelines.streaming.records.pins import Pins, read_pins, write_pins
 
 FIRST_GENERATION = 1
@@ -171,6 +172,33 @@ class StreamRecords:
         """Write what the checks have recorded."""
         write_checked(self._checked_path, checked)
 
+    def operation(self) -> Operation | None:
+        """Return the unfinished operation; None where there is none.
+
+        Raises:
+            CheckpointError: Its record is damaged.
+        """
+        return read_operation(self._operation_path, self.stream)
+
+    def write_operation(self, operation: Operation) -> None:
+        """Write the record of the unfinished operation."""
+        write_operation(self._operation_path, operation)
+
+    def end_operation(self, operation: Operation) -> None:
+        """Move the record of an operation to those of the finished ones."""
+        write_operation(self.control / "operations" / f"{operation.id}.json", operation.ended())
+        self._operation_path.unlink()
+
+    def drop_operation(self) -> None:
+        """Remove the record of an operation that has changed nothing."""
+        self._operation_path.unlink(missing_ok=True)
+
+    def operations(self) -> list[Operation]:
+        """Return the finished operations, oldest first."""
+        paths = sorted((self.control / "operations").glob("*.json"))
+        found = (read_operation(path, self.stream) for path in paths)
+        return sorted((operation for operation in found if operation), key=lambda one: one.ended_at or "")
+
     def take_lease(self, run_id: str) -> Lease:
         """Take the stream's lease.
 
@@ -199,6 +227,10 @@ class StreamRecords:
     @property
     def _checked_path(self) -> Path:
         return self.control / "checks.json"
+
+    @property
+    def _operation_path(self) -> Path:
+        return self.control / "operation.json"
 
     @property
     def _pins_path(self) -> Path:

@@ -13,6 +13,7 @@ from pipelines.streaming.checkpoint import Tail
 from pipelines.streaming.errors import UpstreamChangeError
 from pipelines.streaming.records import Lake
 from pipelines.streaming.records.manifest import SourceRecord
+from pipelines.streaming.run.restores import restores_in
 from pipelines.streaming.sources import StreamReading
 
 if TYPE_CHECKING:
@@ -55,8 +56,11 @@ def refused_commits(
         # A snapshot has no row that was removed before it.
         begin = 0 if record.start_version is None else record.start_version + 1
         first = begin if offset is None else offset.version
-        for commit in delta_log.commits(lake.table(source.stream), first):
-            if commit.removes_rows and commit.version not in record.accepted_versions:
+        commits = list(delta_log.commits(lake.table(source.stream), first))
+        restores = restores_in(commits)  # a reader passes them by (run/rewound.py)
+        for commit in commits:
+            is_passed = any(restore.takes_back(commit.version) for restore in restores)
+            if commit.removes_rows and not is_passed and commit.version not in record.accepted_versions:
                 yield source, commit
 
 

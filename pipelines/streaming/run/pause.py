@@ -8,15 +8,18 @@ file that gets a line per point that was reached. Without the variable a point c
 import os
 import time
 from pathlib import Path
-from typing import Literal
 
 from pipelines.streaming.names import StreamName
 
-Point = Literal["before-batch", "after-quarantine", "between-sinks", "after-sink", "before-ledger"]
 
+def pause_point(point: str, stream: StreamName) -> None:
+    """Wait here forever when the environment names this point.
 
-def pause_point(point: Point, stream: StreamName) -> None:
-    """Wait here forever when the environment names this point."""
+    Args:
+        point: The point: of a run `before-batch`, `after-quarantine`, `between-sinks`, `after-sink` or
+            `before-ledger`; of an operation its name and that of the step that has just run.
+        stream: The stream.
+    """
     here = f"{stream}:{point}"
     if here not in os.environ.get("TIDEMILL_PAUSE_AT", "").split():
         return

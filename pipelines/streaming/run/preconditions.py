@@ -7,6 +7,7 @@ from pipelines.streaming.checkpoint.verify import UNPINNED_PARTITIONS, verify
 from pipelines.streaming.errors import CheckpointError, TerminalError
 from pipelines.streaming.records import Snapshot
 from pipelines.streaming.records.manifest import Manifest
+from pipelines.streaming.records.operation import unfinished_error
 from pipelines.streaming.run.tables import check_sinks
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def check_records(stream: "Stream", snapshot: Snapshot) -> None:
     if snapshot.manifest is None:
         _check_untouched(stream, snapshot)
         return
+    _check_operation(stream, snapshot)
     _check_query_id(stream, snapshot)
     _check_table(stream, snapshot, snapshot.manifest)
     check_sinks(stream, snapshot)
@@ -57,6 +59,13 @@ def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
             stream=stream.name,
             fix="restore the control and checkpoint folders from a backup, or move the table away.",
         )
+
+
+def _check_operation(stream: "Stream", snapshot: Snapshot) -> None:
+    """Refuse a run between two steps of an operation that was killed."""
+    operation = snapshot.records.operation()
+    if operation is not None and operation.publishing:
+        raise unfinished_error(operation, stream.name)
 
 
 def _check_query_id(stream: "Stream", snapshot: Snapshot) -> None:

@@ -9,17 +9,24 @@ closed would stay in state until new data arrives.
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.streaming.checkpoint import Tail
 from pipelines.streaming.records.edits import COPIES
 
 
-def schedule_no_data_batch(checkpoint: Path, tail: Tail, control: Path) -> int:
-    """Write the offsets entry of the no-data batch that a kill prevented, so that the next start runs it.
+def schedule_batch(checkpoint: Path, tail: Tail, control: Path, ends: Mapping[str, str] | None = None) -> int:
+    """Write the offsets entry of the next batch, so that the next start runs exactly this batch.
 
-    The entry repeats the last offsets under the watermark of the last commit: a batch without rows that emits
-    what the watermark has closed. A copy goes to the control folder.
+    The entry repeats the last offsets under the watermark of the last commit. By itself that is the no-data batch
+    that a kill prevented: without rows, it emits what the watermark has closed. A copy goes to the control folder.
+
+    Args:
+        checkpoint: The checkpoint.
+        tail: Its end.
+        control: The folder of the control files.
+        ends: Where the batch ends in sources that it reads, by source name, as JSON.
 
     Returns:
         The batch id.
@@ -28,13 +35,16 @@ def schedule_no_data_batch(checkpoint: Path, tail: Tail, control: Path) -> int:
         ValueError: The checkpoint has no committed batch.
     """
     if tail.latest_offset is None or tail.latest_commit is None:
-        raise ValueError("a checkpoint without a committed batch has no pending no-data batch")
+        raise ValueError("a checkpoint without a committed batch has no next batch")
     last = tail.latest_offset.batch_id
     version, metadata, *sources = (checkpoint / "offsets" / str(last)).read_text(encoding="utf-8").split("\n")
     fields = json.loads(metadata)
-    fields["batchWatermarkMs"] = tail.latest_commit.next_watermark_ms
+    before = tail.latest_offset.watermark_ms
+    fields["batchWatermarkMs"] = max(before, tail.latest_commit.next_watermark_ms or 0)
     fields["batchTimestampMs"] = int(time.time() * 1000)
-    text = "\n".join([version, json.dumps(fields, separators=(",", ":")), *sources])
+    named = {line.partition(":")[0]: line for line in sources}
+    named |= {name: f"{name}:{offset}" for name, offset in (ends or {}).items()}
+    text = "\n".join([version, json.dumps(fields, separators=(",", ":")), *named.values()])
     copies = control / COPIES
     copies.mkdir(parents=True, exist_ok=True)
     (copies / f"{checkpoint.name}-offsets-{last + 1}").write_text(text, encoding="utf-8")

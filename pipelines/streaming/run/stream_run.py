@@ -23,10 +23,11 @@ from pipelines.streaming.checkpoint import Tail, read_tail_or_empty
 from pipelines.streaming.errors import CanceledError, TerminalError, TidemillError
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import BatchRecord, Snapshot
+from pipelines.streaming.records.edits import Edits
 from pipelines.streaming.records.lease import Lease
 from pipelines.streaming.records.manifest import SourceRecord
 from pipelines.streaming.records.pins import Pins
-from pipelines.streaming.run import classic, new_readers, query, relocation, repair, tables
+from pipelines.streaming.run import classic, new_readers, query, relocation, repair, rewound, tables
 from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.guard import check_edges
 from pipelines.streaming.run.live import Live, expected_batches
@@ -136,8 +137,24 @@ class StreamRun:
         check_edges(self.stream, lake, before, self._sources)
         check_unread_files(self.stream, lake, before, self._sources)
         self._repair(spark, confs)
+        self._pass_restores(spark, confs)
         self._execute(spark, confs, self._current_versions(), once=False)
-        check_edges(self.stream, lake, before, self._sources)
+        check_edges(self.stream, lake, self._tail(), self._sources)
+
+    def _pass_restores(self, spark: "SparkSession", confs: dict[str, str]) -> None:
+        """Pass commits that a rewind of an upstream took back: see run/rewound.py."""
+        while True:
+            tail = self._tail()
+            detour = next(rewound.detours(self.stream, self.target.lake, self._checkpoint, tail), None)
+            if detour is None:
+                return
+            self.lease.check()
+            if detour.is_ahead:
+                ends = {detour.source: detour.end}
+                repair.schedule_batch(self._checkpoint, tail, self._snapshot.records.control, ends)
+                self._repair(spark, confs)
+            else:
+                Edits(self._snapshot, "restore").change_offsets(detour.passed)
 
     def _next_batch(self) -> int:
         offset = self._tail().latest_offset
@@ -150,7 +167,7 @@ class StreamRun:
             start = tail.next_start
             if start.kind == "no_data_batch":
                 self.lease.check()
-                repair.schedule_no_data_batch(self._checkpoint, tail, self._snapshot.records.control)
+                repair.schedule_batch(self._checkpoint, tail, self._snapshot.records.control)
             elif start.kind == "repeat_batch":
                 pins = self._current_versions()
                 before = self._snapshot.records.pins()

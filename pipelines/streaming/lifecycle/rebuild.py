@@ -1,0 +1,268 @@
+"""Rebuild: a stream is computed anew from its sources while its old tables serve, and then published.
+
+A new generation reads the sources from their beginning into staging tables. Its checkpoint is in the lake from the
+start, where it stays. The steps of the publication, each of which can be repeated:
+- `catch-up`: what arrived in the meantime is read as well; the live stream cannot run now.
+- `old`: a copy of the old tables is written, if it is wanted.
+- `tables`: each live table gets the new rows in one commit, which stands for all batches of the new generation.
+- `ledger`: the lines of the new generation become those of the stream.
+- `manifest`: the new generation becomes the active one.
+- `staging`: the staging folder is removed.
+"""
+
+import shutil
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pipelines.streaming import delta_log
+from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.lifecycle.change import Change
+from pipelines.streaming.lifecycle.source_history import what_is_gone
+from pipelines.streaming.lifecycle.staging import Staging, commit_options, replace_table
+from pipelines.streaming.lifecycle.steps import (
+    Step,
+    carry_out,
+    leased,
+    session,
+    staging_records,
+    unfinished,
+)
+from pipelines.streaming.records import Snapshot, StreamRecords
+from pipelines.streaming.records.manifest import Generation, Manifest
+from pipelines.streaming.records.operation import Operation, new_operation
+from pipelines.streaming.run.live import Live
+from pipelines.streaming.run.waiting import wait_until_free
+from pipelines.streaming.run.writer import QUARANTINE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipelines.streaming.run.engine import Engine
+    from pipelines.streaming.sinks import Sink
+    from pipelines.streaming.stream import Stream
+    from pipelines.streaming.target import Target
+
+KIND = "rebuild"
+# A run of the live stream that is in progress at the end may be a long catch-up.
+_LONGEST_RUN_SECONDS = 3600.0
+COMPUTE = "compute"
+STEPS = ("catch-up", "old", "tables", "ledger", "manifest", "staging")
+
+
+def rebuild(
+    stream: "Stream",
+    target: "Target",
+    engine: "Engine",
+    *,
+    keep_old: bool = False,
+    allow_missing: bool = False,
+    readers: "Sequence[Stream]" = (),
+    live: Live | None = None,
+    dry_run: bool = False,
+) -> Change:
+    """Compute a stream anew from the beginning of its sources, and replace its tables in one commit each.
+
+    The old tables serve readers, and the live stream may run, until the new ones are complete.
+
+    Args:
+        stream: The stream, with the code as it is now.
+        target: The target.
+        engine: Where Spark sessions come from; not asked for a plan.
+        keep_old: Whether the old tables are kept as copies.
+        allow_missing: Whether to go on where the sources no longer have everything that the stream has read.
+        readers: The streams that may read its table, which the plan names.
+        live: Where others see how far it is.
+        dry_run: Whether the rebuild is planned only.
+
+    Raises:
+        TerminalError: It has never run, or its sources no longer have everything.
+        LeaseHeldError: A run, or another process with the same operation, holds the stream.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    snapshot = records.snapshot()
+    if snapshot.manifest is None:
+        raise TerminalError(
+            "it has never run, so there is nothing to rebuild.",
+            stream=stream.name,
+            fix=f"tidemill run {stream.name}",
+        )
+    arguments = {"keep_old": keep_old, "allow_missing": allow_missing}
+    operation = unfinished(records, KIND, arguments)
+    if operation is None or (not operation.publishing and _is_outdated(operation, snapshot)):
+        gone = what_is_gone(stream, target, snapshot)
+        if gone and not (allow_missing or dry_run):
+            raise TerminalError(
+                f"its sources no longer have everything that it has read: {' '.join(gone)}",
+                stream=stream.name,
+                fix=f"tidemill rebuild {stream.name} --allow-missing, and the rows that came from it are gone from "
+                "the new table.",
+            )
+        command = f"tidemill rebuild {stream.name}"
+        command += " --keep-old" * keep_old + " --allow-missing" * allow_missing
+        decided = {"generation": snapshot.generation + 1, "gone": list(gone), "old_rows": _rows(records)}
+        operation = new_operation(KIND, arguments, command=command, decided=decided)
+    if not dry_run:
+        _Rebuilding(stream, target, engine, records, operation, live or Live()).run()
+    return _change(stream, operation, readers, keep_old=keep_old)
+
+
+def _is_outdated(operation: Operation, snapshot: Snapshot) -> bool:
+    """Return whether the stream has got another generation since an operation began."""
+    return bool(operation.decided["generation"] != snapshot.generation + 1)
+
+
+def _rows(records: StreamRecords) -> int | None:
+    table = delta_log.open_table(records.table())
+    return None if table is None else table.count()
+
+
+def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]", *, keep_old: bool) -> Change:
+    decided = operation.decided
+    rows = "" if decided["old_rows"] is None else f" ({decided['old_rows']:,} rows now)"
+    effects = [
+        f"Generation {decided['generation']} reads the sources from their beginning into a staging table.",
+        f"The table{rows} is replaced in one commit; until then readers see the old rows, and the stream may run.",
+        *decided["gone"],
+    ]
+    if keep_old:
+        effects.append(f"The old rows stay in {stream.name.stream}__{_old(decided['generation'])}.")
+    effects += [
+        f"{reader.name} reads new rows of the table: its next run refuses the commit. Rebuild it as well "
+        "(--downstream), or keep what it has (tidemill accept)."
+        for reader in readers
+        if stream.name in reader.upstreams
+    ]
+    if operation.done or operation.publishing:
+        effects.append(
+            f"The operation began at {operation.began_at}; done: {', '.join(operation.done) or 'nothing'}."
+        )
+    return Change(
+        stream=stream.name, what="The stream is computed anew from its sources.", effects=tuple(effects)
+    )
+
+
+def _old(generation: int) -> str:
+    """Return the name that the copy of an old table has in the place of a sink's."""
+    return f"generation_{generation - 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuilding:
+    """A rebuild that is carried out."""
+
+    stream: "Stream"
+    target: "Target"
+    engine: "Engine"
+    records: StreamRecords
+    operation: Operation
+    live: Live
+
+    def run(self) -> None:
+        """Compute, then publish under the stream's lease."""
+        operation = self.operation
+        if not operation.publishing and COMPUTE not in operation.done:
+            self.records.write_operation(operation)
+            self._prepare()
+            self._staging.run()
+            operation = operation.with_step(COMPUTE)
+            self.records.write_operation(operation)
+        wait_until_free(
+            [self.stream], self.target.lake, seconds=_LONGEST_RUN_SECONDS, on_wait=lambda *_: None
+        )
+        with leased(self.records, operation.id, dry_run=False) as lease:
+            if lease is not None:
+                carry_out(self.records, operation, self._steps(), lease)
+
+    @property
+    def _staged(self) -> StreamRecords:
+        return staging_records(self.records, self.operation)
+
+    @property
+    def _staging(self) -> Staging:
+        return Staging(
+            stream=self.stream,
+            target=self.target,
+            engine=self.engine,
+            records=self._staged,
+            operation=self.operation,
+            live=self.live,
+        )
+
+    def _steps(self) -> tuple[Step, ...]:
+        runs = (
+            self._catch_up,
+            self._keep_old,
+            self._replace_tables,
+            self._take_ledger,
+            self._switch,
+            self._remove_staging,
+        )
+        return tuple(map(Step, STEPS, runs))
+
+    def _prepare(self) -> None:
+        """Write the manifest of the new generation, which its first run continues."""
+        if self._staged.manifest() is not None:
+            return
+        number = self.operation.decided["generation"]
+        shutil.rmtree(
+            self.records.checkpoint(number), ignore_errors=True
+        )  # of an operation that was given up
+        began = datetime.now(UTC).isoformat(timespec="seconds")
+        self._staged.control.mkdir(parents=True, exist_ok=True)
+        self._staged.write_manifest(
+            Manifest(generations=(Generation(number=number, began_at=began, why=KIND),))
+        )
+
+    def _catch_up(self) -> None:
+        self._staging.run()
+
+    def _keep_old(self) -> None:
+        if not self.operation.arguments["keep_old"]:
+            return
+        spark = session(self.engine)
+        for sink in self.stream.sinks:
+            old = _old(self.operation.decided["generation"])
+            name = old if sink is self.stream.main else f"{sink.name}_{old}"
+            if delta_log.open_table(self.records.table(sink.name)) is not None:
+                rows = spark.read.format("delta").load(str(self.records.table(sink.name)))
+                rows.write.format("delta").mode("overwrite").save(str(self.records.table(name)))
+
+    def _replace_tables(self) -> None:
+        spark = session(self.engine)
+        staged = self._staged.snapshot()
+        query_id = staged.tail.query_id
+        if query_id is None:
+            raise TerminalError(
+                f"its staged checkpoint {staged.checkpoint} is missing.",
+                stream=self.stream.name,
+                fix="restore the folder from a backup.",
+            )
+        sinks: list[Sink | None] = (
+            [*self.stream.sinks[:-1], None] if self.stream.feed else [*self.stream.sinks[:-1]]
+        )
+        for sink in (*sinks, self.stream.main):
+            name = QUARANTINE if sink is None else sink.name
+            commit = commit_options(self.operation, query_id, name, staged.last_commit)
+            replace_table(spark, sink, self._staged, self.records, commit)
+
+    def _take_ledger(self) -> None:
+        folder = self.records.ledger.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in self._staged.ledger.folder.glob("*.jsonl"):
+            shutil.copy2(path, folder / path.name)
+
+    def _switch(self) -> None:
+        manifest, staged = self.records.manifest(), self._staged.manifest()
+        if manifest is None or staged is None or manifest.active.number == staged.active.number:
+            return
+        table = self.records.sink_table(None)
+        generation = replace(
+            staged.active,
+            table_id=None if table is None else table.table_id,
+            first_batch=self._staged.snapshot().last_commit + 1,
+        )
+        self.records.write_manifest(manifest.with_generation(generation))
+
+    def _remove_staging(self) -> None:
+        shutil.rmtree(self._staged.lake.root, ignore_errors=True)

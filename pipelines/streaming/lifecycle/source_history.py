@@ -1,0 +1,72 @@
+"""What the sources of a stream no longer have, of what the stream has read: found before anything is written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.streaming.backlog.binding import kafka_of
+from pipelines.streaming.backlog.files import logged_files, plain_path
+from pipelines.streaming.plurals import counted
+from pipelines.streaming.run.source_records import streaming_sources
+
+if TYPE_CHECKING:
+    from pipelines.streaming.checkpoint import SourceOffset
+    from pipelines.streaming.records import Snapshot
+    from pipelines.streaming.sources import Source
+    from pipelines.streaming.stream import Stream
+    from pipelines.streaming.target import Target
+
+_MOST_NAMED = 3
+
+
+def what_is_gone(stream: "Stream", target: "Target", snapshot: "Snapshot") -> tuple[str, ...]:
+    """Return what the sources no longer have of what a stream has read, a sentence each.
+
+    The table of another stream, or any Delta table, is read as it is now, so nothing of it is missing.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        snapshot: Its records.
+
+    Raises:
+        TransientError: A cluster does not answer.
+    """
+    return tuple(_sentences(stream, target, snapshot))
+
+
+def missing_files(snapshot: "Snapshot", source: str) -> list[str]:
+    """Return the files that a source has read and that are gone, by path."""
+    files = {plain_path(file.path) for file in logged_files(snapshot.checkpoint, source)}
+    return sorted(path for path in files if not Path(path).exists())
+
+
+def _sentences(stream: "Stream", target: "Target", snapshot: "Snapshot") -> Iterator[str]:
+    entry = snapshot.tail.latest_offset
+    for name, source in streaming_sources(stream).items():
+        offset = None if entry is None else entry.source(name)
+        if offset is None or offset.raw is None:
+            continue
+        if offset.kind == "file" and (missing := missing_files(snapshot, name)):
+            named = ", ".join(Path(path).name for path in missing[:_MOST_NAMED])
+            more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+            yield f"{counted(len(missing), 'file')} of {source.describe()} are missing: {named}{more}."
+        if offset.kind == "kafka":
+            yield from _removed_messages(source, target, offset)
+
+
+def _removed_messages(source: "Source", target: "Target", offset: "SourceOffset") -> Iterator[str]:
+    """Yield the partitions whose first messages are gone."""
+    # librdkafka is loaded only where a topic is read.
+    from pipelines.streaming.backlog.cluster import client_of
+    from pipelines.streaming.backlog.kafka import partitions_of, topics_of
+
+    kafka, cluster = kafka_of(source, target)
+    client = client_of(cluster)
+    partitions = partitions_of(kafka, topics_of(kafka, client, cluster) or {}, cluster)
+    begins, _ = client.offsets(partitions, committed=False)
+    for topic, read in offset.partitions.items():
+        for number, at in read.items():
+            begin = begins.get((topic, number), at)
+            if begin > 0 and at > 0:
+                yield f"Messages 0 to {min(begin, at) - 1} of {topic}-{number} are gone."

@@ -1,0 +1,141 @@
+"""A stream that is computed beside its live tables, and published in one commit per table."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from pipelines.streaming import delta_log
+from pipelines.streaming.names import quoted
+from pipelines.streaming.records import StreamRecords, transaction_app_id
+from pipelines.streaming.run.live import Live
+from pipelines.streaming.run.plan import decide
+from pipelines.streaming.run.stream_run import StreamRun
+from pipelines.streaming.run.writer import QUARANTINE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipelines.streaming.records.operation import Operation
+    from pipelines.streaming.run.engine import Engine
+    from pipelines.streaming.run.results import StreamResult
+    from pipelines.streaming.sinks import Sink
+    from pipelines.streaming.stream import Stream
+    from pipelines.streaming.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """A stream in a staging folder.
+
+    Attributes:
+        stream: The stream.
+        target: The target, whose sources are read.
+        engine: Where Spark sessions come from.
+        records: The records in the staging folder.
+        operation: The operation.
+        live: Where others see how far it is.
+    """
+
+    stream: "Stream"
+    target: "Target"
+    engine: "Engine"
+    records: StreamRecords
+    operation: "Operation"
+    live: Live
+
+    def run(self) -> "StreamResult":
+        """Run the stream until its sources have nothing more.
+
+        Raises:
+            TidemillError: The run fails, or another process holds the staging folder.
+        """
+        lease = self.records.take_lease(self.operation.id)
+        try:
+            run = StreamRun(
+                plan=decide(self.stream, self.target, self.records.snapshot()),
+                target=self.target,
+                engine=self.engine,
+                run_id=self.operation.id,
+                lease=lease,
+                canceled=Event(),
+                first_batch=0,
+                live=self.live,
+            )
+            return run.run()
+        finally:
+            self.live.leave(self.stream.name)
+            lease.release()
+
+
+def operation_metadata(operation: "Operation", **fields: Any) -> str:
+    """Return the `userMetadata` of a commit of an operation, as JSON."""
+    return json.dumps({"tidemill": {"operation": operation.id, **fields}}, separators=(",", ":"))
+
+
+def replace_table(
+    spark: "SparkSession",
+    sink: "Sink | None",
+    staged: StreamRecords,
+    live: StreamRecords,
+    commit: Mapping[str, str],
+) -> None:
+    """Replace the rows of a live table with those of a staged one, in one commit.
+
+    Readers see the old rows or the new ones. Delta skips the commit where the table has its transaction already.
+
+    Args:
+        spark: A session.
+        sink: The sink; None for the quarantine.
+        staged: The records of the staged table.
+        live: The records of the live table.
+        commit: The options of the commit: its transaction and its `userMetadata`.
+    """
+    name = QUARANTINE if sink is None else sink.name
+    path, before = live.table(name), delta_log.open_table(live.table(name))
+    if delta_log.open_table(staged.table(name)) is not None:
+        rows = spark.read.format("delta").load(str(staged.table(name)))
+    elif before is not None:  # nothing was refused, or written, this time
+        rows = spark.read.format("delta").load(str(path)).limit(0)
+    else:
+        return
+    partitions = tuple(getattr(sink, "partition_by", ()))
+    writer = rows.write.format("delta").mode("overwrite").options(**commit)
+    if before is not None and _columns(spark, live, name) == _columns_of(rows):
+        # With a condition Delta keeps the layout of the table.
+        writer.option("replaceWhere", "true").option("partitionOverwriteMode", "static").save(str(path))
+        return
+    if partitions:
+        writer = writer.partitionBy(*partitions)
+    writer.option("overwriteSchema", "true").save(str(path))
+    if clusters := tuple(getattr(sink, "cluster_by", ())):
+        columns = ", ".join(map(quoted, clusters))
+        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} CLUSTER BY ({columns})")
+
+
+def commit_options(
+    operation: "Operation", query_id: str, sink: str, batch: int, **fields: Any
+) -> dict[str, str]:
+    """Return the options of a write that stands for all batches up to one.
+
+    Args:
+        operation: The operation.
+        query_id: The query whose batches it stands for.
+        sink: The sink's name.
+        batch: The last of the batches.
+        fields: More of its `userMetadata`.
+    """
+    return {
+        "txnAppId": transaction_app_id(query_id, sink),
+        "txnVersion": str(batch),
+        "userMetadata": operation_metadata(operation, **fields),
+    }
+
+
+def _columns(spark: "SparkSession", records: StreamRecords, name: str) -> list[tuple[str, str]]:
+    return _columns_of(spark.read.format("delta").load(str(records.table(name))))
+
+
+def _columns_of(rows: "DataFrame") -> list[tuple[str, str]]:
+    return sorted(rows.dtypes)

@@ -1,0 +1,117 @@
+"""An operation's steps: each can be repeated, and a killed operation continues with the first that is not done."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pipelines.streaming.errors import LeaseHeldError
+from pipelines.streaming.records import StreamRecords
+from pipelines.streaming.records.lake import StagingLake
+from pipelines.streaming.records.operation import Operation, unfinished_error
+from pipelines.streaming.run.pause import pause_point
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipelines.streaming.records.lease import Lease
+    from pipelines.streaming.run.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of an operation.
+
+    Attributes:
+        name: Its name, in the record of the operation.
+        run: What it does; doing it twice is the same as doing it once.
+    """
+
+    name: str
+    run: Callable[[], None]
+
+
+def unfinished(records: StreamRecords, kind: str, arguments: Mapping[str, Any]) -> Operation | None:
+    """Return the operation that a command continues; None where it begins a new one.
+
+    Args:
+        records: The stream's records.
+        kind: The command.
+        arguments: What it was asked for.
+
+    Raises:
+        TerminalError: Another operation of the stream is unfinished.
+    """
+    operation = records.operation()
+    if operation is None or (operation.kind == kind and dict(operation.arguments) == dict(arguments)):
+        return operation
+    if not operation.publishing:  # it has changed nothing, and what it left behind is pruned
+        holder = staging_records(records, operation).holder()
+        if holder is not None:
+            raise LeaseHeldError(
+                f"its {operation.kind} of {holder} is in progress.",
+                stream=records.stream,
+                fix="wait for it to end, or stop it first.",
+            )
+        return None
+    raise unfinished_error(operation, records.stream)
+
+
+def staging_records(
+    records: StreamRecords, operation: Operation, *, own_checkpoint: bool = False
+) -> StreamRecords:
+    """Return the records of what an operation computes before it publishes.
+
+    Args:
+        records: The stream's records.
+        operation: The operation.
+        own_checkpoint: Whether its checkpoint is in the staging folder, because no run continues it.
+    """
+    folder = records.lake.staging(records.stream) / operation.id
+    checkpoints = folder if own_checkpoint else records.lake.root
+    return StreamRecords(StagingLake(folder, checkpoints), records.stream)
+
+
+def carry_out(records: StreamRecords, operation: Operation, steps: Sequence[Step], lease: "Lease") -> None:
+    """Carry out the steps of an operation that are not done, each under the lease.
+
+    Args:
+        records: The stream's records.
+        operation: The operation.
+        steps: All its steps, in order.
+        lease: The stream's lease.
+    """
+    current = records.operation()
+    if current is not None and current.id != operation.id:
+        raise unfinished_error(current, records.stream)
+    records.write_operation(operation := replace(operation, publishing=True))
+    pause_point(f"{operation.kind}-begin", records.stream)
+    for step in steps:
+        if step.name not in operation.done:
+            lease.check()
+            step.run()
+            pause_point(f"{operation.kind}-{step.name}", records.stream)
+            records.write_operation(operation := operation.with_step(step.name))
+    records.end_operation(operation)
+
+
+@contextmanager
+def leased(records: StreamRecords, why: str, *, dry_run: bool) -> "Iterator[Lease | None]":
+    """Hold a stream's lease; None for a plan, which needs none.
+
+    Raises:
+        LeaseHeldError: A run holds it.
+    """
+    lease = None if dry_run else records.take_lease(why)
+    try:
+        yield lease
+    finally:
+        if lease is not None:
+            lease.release()
+
+
+def session(engine: "Engine") -> "SparkSession":
+    """Return a session for the commits of an operation: Spark's 200 partitions cost more than their rows."""
+    spark = engine.new()
+    spark.conf.set("spark.sql.shuffle.partitions", str(engine.default_partitions()))
+    return spark
