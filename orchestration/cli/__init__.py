@@ -17,6 +17,7 @@ _COMMANDS = {
     "check": ("check", "Evaluate the checks of streams, without starting Spark."),
     "list": ("listing", "List streams, what they read and what they write."),
     "checkpoint": ("checkpoint", "Inspect, verify and compare checkpoints."),
+    "backfill": ("backfill", "Compute a range of tables anew, beside the live streams."),
     "rebuild": ("rebuild", "Compute streams anew from their sources, while the old tables serve."),
     "rewind": ("rewind", "Take the tables and the offsets of a stream back to an earlier batch."),
     "accept": ("accept", "Accept a new source, a commit upstream, or what a check found."),

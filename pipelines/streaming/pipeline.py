@@ -96,6 +96,7 @@ class Pipeline:
         tags: Mapping[str, str] | None = None,
         run_when: RunWhen | None = None,
         record_idle: bool | None = None,
+        backfill_by: str | None = None,
     ) -> "Callable[[Transform], Stream]":
         """Declare a stream; the function below it is the transform.
 
@@ -110,6 +111,7 @@ class Pipeline:
             tags: Labels, added to the pipeline's.
             run_when: When its backlog starts a run; the default is the pipeline's policy.
             record_idle: Whether Dagster records an idle run as a materialization; the default is the pipeline's.
+            backfill_by: The column of its tables whose values a backfill selects by: a date, a timestamp or a string.
 
         Returns:
             A decorator that turns the function into the stream.
@@ -138,6 +140,7 @@ class Pipeline:
                     tags={**self.tags, **_tags(tags or {})},
                     run_when=self.run_when if run_when is None else _run_when(run_when),
                     record_idle=self.record_idle if record_idle is None else record_idle,
+                    backfill_by=_column(backfill_by),
                     declared_at=location_of(function),
                 )
                 check_parts(stream)
@@ -164,6 +167,12 @@ def _owners(owners: Sequence[str]) -> tuple[str, ...]:
     if isinstance(owners, str) or not isinstance(owners, Sequence):
         raise DefinitionError(f"owners is {owners!r}: give a list of e-mail addresses or 'team:<name>'.")
     return tuple(valid_owner(owner) for owner in owners)
+
+
+def _column(column: str | None) -> str | None:
+    if column is not None and (not isinstance(column, str) or not column):
+        raise DefinitionError(f"backfill_by is {column!r}: name a column of the table.")
+    return column
 
 
 def _run_when(run_when: RunWhen) -> RunWhen:

@@ -41,6 +41,7 @@ class Stream:
         run_when: When its backlog starts a run.
         record_idle: Whether Dagster adds a materialization for an idle run, which schedules of
             readers (`AutomationCondition.on_cron`) and freshness policies count.
+        backfill_by: The column whose values a backfill selects by: a date, a timestamp or a string.
         declared_at: `file:line` of the declaration.
     """
 
@@ -56,6 +57,7 @@ class Stream:
     tags: Mapping[str, str] = field(default_factory=dict)
     run_when: RunWhen = field(default_factory=RunWhen)
     record_idle: bool = False
+    backfill_by: str | None = None
     declared_at: str = ""
 
     def __call__(self, *inputs: "DataFrame") -> "DataFrame":

@@ -5,7 +5,9 @@ the checkpoint that it replaces is copied to the control folder.
 """
 
 from pipelines.streaming.lifecycle.accept import accept_findings, accept_new_source, accept_version
+from pipelines.streaming.lifecycle.backfill import backfill
 from pipelines.streaming.lifecycle.change import Change
+from pipelines.streaming.lifecycle.follow import follow_backfills
 from pipelines.streaming.lifecycle.rebind import rebind
 from pipelines.streaming.lifecycle.rebuild import rebuild
 from pipelines.streaming.lifecycle.rename_source import rename_source
@@ -16,6 +18,8 @@ __all__ = [
     "accept_findings",
     "accept_new_source",
     "accept_version",
+    "backfill",
+    "follow_backfills",
     "rebind",
     "rebuild",
     "rename_source",

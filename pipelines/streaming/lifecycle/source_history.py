@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming.backlog.binding import kafka_of
 from pipelines.streaming.backlog.files import logged_files, plain_path
+from pipelines.streaming.lifecycle.table_versions import missing_files as files_gone
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.run.source_records import streaming_sources
 
@@ -33,6 +34,29 @@ def what_is_gone(stream: "Stream", target: "Target", snapshot: "Snapshot") -> tu
         TransientError: A cluster does not answer.
     """
     return tuple(_sentences(stream, target, snapshot))
+
+
+def removed_versions(stream: "Stream", target: "Target", snapshot: "Snapshot") -> tuple[str, ...]:
+    """Return the tables whose version at a stream's position VACUUM has removed, a sentence each.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        snapshot: Its records.
+    """
+    entry, sentences = snapshot.tail.latest_offset, []
+    for name, source in streaming_sources(stream).items():
+        offset = None if entry is None else entry.source(name)
+        if offset is None or offset.delta is None or source.upstream is None:
+            continue
+        version = offset.delta.version - (not offset.delta.is_starting)
+        files = files_gone(target.lake.table(source.upstream), version)
+        if files is None or files:
+            what = "its log" if files is None else counted(len(files), "file")
+            sentences.append(
+                f"Version {version} of {source.upstream} cannot be read any more: {what} is missing."
+            )
+    return tuple(sentences)
 
 
 def missing_files(snapshot: "Snapshot", source: str) -> list[str]:

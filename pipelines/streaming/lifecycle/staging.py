@@ -45,8 +45,11 @@ class Staging:
     operation: "Operation"
     live: Live
 
-    def run(self) -> "StreamResult":
+    def run(self, *, planned_only: bool = False) -> "StreamResult":
         """Run the stream until its sources have nothing more.
+
+        Args:
+            planned_only: Whether only the batch that is planned runs.
 
         Raises:
             TidemillError: The run fails, or another process holds the staging folder.
@@ -63,7 +66,7 @@ class Staging:
                 first_batch=0,
                 live=self.live,
             )
-            return run.run()
+            return run.run(planned_only=planned_only)
         finally:
             self.live.leave(self.stream.name)
             lease.release()

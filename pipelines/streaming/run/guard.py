@@ -13,6 +13,7 @@ from pipelines.streaming.checkpoint import Tail
 from pipelines.streaming.errors import UpstreamChangeError
 from pipelines.streaming.records import Lake
 from pipelines.streaming.records.manifest import SourceRecord
+from pipelines.streaming.run.batch_record import commit_metadata
 from pipelines.streaming.run.restores import restores_in
 from pipelines.streaming.sources import StreamReading
 
@@ -36,12 +37,17 @@ def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, 
     """
     for source, commit in refused_commits(stream, lake, tail, records):
         edge = f"{source.stream}@{commit.version}"
+        metadata = commit_metadata(commit)
+        again = f"rebuild {stream.name} and the streams that read it"
+        if {"begin", "end"} <= metadata.keys():
+            span = f"--from {quote(str(metadata['begin']))} --to {quote(str(metadata['end']))}"
+            again = f"replay the same range: tidemill backfill {quote(str(stream.name))} {span} --downstream"
         raise UpstreamChangeError(
             f"version {commit.version} of {source.stream} ({commit.operation}) removed or changed rows that this "
             "stream may have read; its own table would keep the old ones.",
             stream=stream.name,
-            fix=f"rebuild {stream.name} and the streams that read it; or keep what {stream.name} has, and skip "
-            f"that commit: tidemill accept {quote(str(stream.name))} --version {quote(edge)}",
+            fix=f"{again}; or keep what {stream.name} has, and skip that commit: tidemill accept "
+            f"{quote(str(stream.name))} --version {quote(edge)}",
         )
 
 

@@ -16,7 +16,14 @@ from pipelines.streaming.checkpoint import Tail
 from pipelines.streaming.records.edits import COPIES
 
 
-def schedule_batch(checkpoint: Path, tail: Tail, control: Path, ends: Mapping[str, str] | None = None) -> int:
+def schedule_batch(
+    checkpoint: Path,
+    tail: Tail,
+    control: Path,
+    ends: Mapping[str, str] | None = None,
+    *,
+    watermark_ms: int | None = None,
+) -> int:
     """Write the offsets entry of the next batch, so that the next start runs exactly this batch.
 
     The entry repeats the last offsets under the watermark of the last commit. By itself that is the no-data batch
@@ -27,6 +34,7 @@ def schedule_batch(checkpoint: Path, tail: Tail, control: Path, ends: Mapping[st
         tail: Its end.
         control: The folder of the control files.
         ends: Where the batch ends in sources that it reads, by source name, as JSON.
+        watermark_ms: Its watermark, milliseconds since the epoch; None for that of the last commit.
 
     Returns:
         The batch id.
@@ -39,8 +47,9 @@ def schedule_batch(checkpoint: Path, tail: Tail, control: Path, ends: Mapping[st
     last = tail.latest_offset.batch_id
     version, metadata, *sources = (checkpoint / "offsets" / str(last)).read_text(encoding="utf-8").split("\n")
     fields = json.loads(metadata)
-    before = tail.latest_offset.watermark_ms
-    fields["batchWatermarkMs"] = max(before, tail.latest_commit.next_watermark_ms or 0)
+    if watermark_ms is None:
+        watermark_ms = max(tail.latest_offset.watermark_ms, tail.latest_commit.next_watermark_ms or 0)
+    fields["batchWatermarkMs"] = watermark_ms
     fields["batchTimestampMs"] = int(time.time() * 1000)
     named = {line.partition(":")[0]: line for line in sources}
     named |= {name: f"{name}:{offset}" for name, offset in (ends or {}).items()}

@@ -95,8 +95,11 @@ class StreamRun:
         stopped.set()
         return stopped
 
-    def run(self) -> StreamResult:
+    def run(self, *, planned_only: bool = False) -> StreamResult:
         """Run the stream.
+
+        Args:
+            planned_only: Whether only the batch that is planned runs, and nothing more is read.
 
         Raises:
             TidemillError: A failure that Tidemill knows.
@@ -106,7 +109,7 @@ class StreamRun:
         self._recorder = Recorder(self._snapshot, self.plan.manifest, run_id=self.run_id, lease=self.lease)
         self._recorder.complete()
         if self.plan.needs_query:
-            self._query()
+            self._query(planned_only=planned_only)
         # The first stream of a run waits for Spark to start, which is not its own work.
         return self._result(time.monotonic() - started - self._spark_seconds)
 
@@ -121,7 +124,7 @@ class StreamRun:
     def _tail(self) -> Tail:
         return read_tail_or_empty(self._checkpoint)
 
-    def _query(self) -> None:
+    def _query(self, *, planned_only: bool) -> None:
         started = time.monotonic()
         self.live.enter(self.stream.name, "starting Spark")
         spark = self.engine.new()
@@ -137,6 +140,8 @@ class StreamRun:
         check_edges(self.stream, lake, before, self._sources)
         check_unread_files(self.stream, lake, before, self._sources)
         self._repair(spark, confs)
+        if planned_only:
+            return
         self._pass_restores(spark, confs)
         self._execute(spark, confs, self._current_versions(), once=False)
         check_edges(self.stream, lake, self._tail(), self._sources)

@@ -1,0 +1,65 @@
+"""`tidemill backfill`: a range of streams' tables is computed anew, beside the live streams."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestration.cli.change import SelectionChangeFlags, change_selection
+from orchestration.cli.target_flags import all_streams, target_flags
+
+if TYPE_CHECKING:
+    from pipelines.streaming.lifecycle import Change
+    from pipelines.streaming.stream import Stream
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+@target_flags
+def backfill(
+    *,
+    begin: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="VALUE",
+            help="The first value of the column that backfill_by names, such as 2026-01-31.",
+        ),
+    ],
+    end: Annotated[
+        str, typer.Option("--to", metavar="VALUE", help="The first value that is not in the range.")
+    ],
+    allow_missing: Annotated[
+        bool,
+        typer.Option(
+            "--allow-missing", help="Go on where sources no longer have everything that the range needs."
+        ),
+    ] = False,
+    keep_staging: Annotated[
+        bool, typer.Option("--keep-staging", help="Keep the computed tables in the staging folder.")
+    ] = False,
+    flags: SelectionChangeFlags,
+) -> None:
+    """Compute a range of the selected tables anew, with the code as it is now, and replace it in one commit each.
+
+    What the streams have read is read again beside them; they may run meanwhile. A backfill that was killed is
+    finished by the same command. tidemill operations lists what was replayed.
+
+    Exit status: 0 fine, 1 it is not possible, 2 nothing was changed without --yes, 130 interrupted.
+    """
+    from orchestration.cli.run import new_run_id
+    from pipelines.streaming import lifecycle
+
+    resolved, streams = flags.select()
+    replayed = {stream.name for stream in streams}
+    readers = [stream for stream in all_streams(resolved) if stream.name not in replayed]
+    run_id = new_run_id()
+
+    def change(stream: "Stream", **arguments: object) -> "Change":
+        if not arguments["dry_run"]:
+            lifecycle.follow_backfills(stream, resolved, arguments["engine"], run_id)  # type: ignore[arg-type]
+        one = partial(lifecycle.backfill, stream, resolved, begin=begin, end=end, allow_missing=allow_missing)
+        return one(keep_staging=keep_staging, readers=readers, **arguments)  # type: ignore[arg-type]
+
+    change_selection(change, resolved, streams, flags)

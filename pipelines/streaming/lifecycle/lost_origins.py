@@ -1,0 +1,76 @@
+"""Rows of a range whose origin a feed no longer has: a backfill would remove them and could not compute them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.streaming.backlog.binding import kafka_of
+from pipelines.streaming.backlog.files import plain_path
+from pipelines.streaming.columns import ORIGIN
+from pipelines.streaming.plurals import counted
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from pipelines.streaming.lifecycle.backfill_range import BackfillRange
+    from pipelines.streaming.stream import Stream
+    from pipelines.streaming.target import Target
+
+_MOST_NAMED = 3
+
+
+def lost_origins(
+    stream: "Stream", target: "Target", table: "DeltaTable", span: "BackfillRange"
+) -> tuple[str, ...]:
+    """Return what the feed of a stream no longer has and rows of a range came from, a sentence each.
+
+    Args:
+        stream: The stream, which ingests a feed.
+        target: The target.
+        table: Its main table.
+        span: The range.
+
+    Raises:
+        TransientError: The cluster does not answer.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    content = table.to_pyarrow_dataset()
+    kind = content.schema.field(span.column).type
+    begin, end = (pa.scalar(value).cast(kind) for value in (span.begin, span.end))
+    in_range = (pc.field(span.column) >= begin) & (pc.field(span.column) < end)
+    rows = content.to_table(columns=[ORIGIN], filter=in_range)
+    origins = rows.column(ORIGIN).combine_chunks()
+    files = {file for file in origins.field("file").unique().to_pylist() if file is not None}
+    missing = sorted(path for path in map(plain_path, files) if not Path(path).exists())
+    lost = []
+    if missing:
+        named = ", ".join(Path(path).name for path in missing[:_MOST_NAMED])
+        more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+        lost.append(f"{counted(len(missing), 'file')} of feed {stream.feed.name} are missing: {named}{more}.")  # type: ignore[union-attr]
+    topics = zip(*(origins.field(part).to_pylist() for part in ("topic", "partition", "offset")), strict=True)
+    first: dict[tuple[str, int], int] = {}
+    for topic, partition, offset in topics:
+        if topic is not None:
+            first[(topic, partition)] = min(offset, first.get((topic, partition), offset))
+    if first:
+        begins = _begins(stream, target)
+        lost += [
+            f"Messages {offset} to {begins[partition] - 1} of {partition[0]}-{partition[1]} are gone."
+            for partition, offset in sorted(first.items())
+            if begins.get(partition, 0) > offset
+        ]
+    return tuple(lost)
+
+
+def _begins(stream: "Stream", target: "Target") -> dict[tuple[str, int], int]:
+    # librdkafka is loaded only where a topic is read.
+    from pipelines.streaming.backlog.cluster import client_of
+    from pipelines.streaming.backlog.kafka import partitions_of, topics_of
+
+    (source,) = stream.sources.values()
+    kafka, cluster = kafka_of(source, target)
+    client = client_of(cluster)
+    partitions = partitions_of(kafka, topics_of(kafka, client, cluster) or {}, cluster)
+    begins, _ = client.offsets(partitions, committed=False)
+    return dict(begins)
