@@ -20,14 +20,15 @@ from pipelines.streaming.records import BatchRecord
 from pipelines.streaming.run.results import StreamResult
 from pipelines.streaming.testing import Scratch
 from tests.orchestration.shop import Shop
+from tests.orchestration.test_quarantine_command import write_quarantine
 from tests.streaming.checkpoint import handmade
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
 COMMAND = PAGES["docs/command.md"].read_text(encoding="utf-8")
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
-# The keys below these keys are chosen by Spark, by the user, or are names of feeds.
-FREE = {"offset", "start", "conf", "feeds", "tags", "numbers"}
+# The keys below these keys are chosen by Spark, by the user, or are names of feeds and rules.
+FREE = {"offset", "start", "conf", "feeds", "tags", "numbers", "rules"}
 
 
 def prose(page: str) -> str:
@@ -249,6 +250,7 @@ def arguments(tmp_path, monkeypatch):
     (tmp_path / "shop").mkdir()
     shop = Shop.make(tmp_path / "shop", monkeypatch)
     shop.has_run("a.json")
+    write_quarantine(shop, ("{", ["unparsable"]))
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "orders").mkdir(parents=True)
     monkeypatch.setattr("resources.engine.java.find_java", lambda: None)
@@ -261,6 +263,8 @@ def arguments(tmp_path, monkeypatch):
         "status": ["status", "shop/orders"],
         "check": ["check", "shop/orders"],
         "list": ["list", "shop/orders"],
+        "quarantine": ["quarantine", "show"],
+        "replay": ["quarantine", "replay", "--lake", tmp_path / "empty"],
         "rebind": ["rebind", "shop/orders", "events", "--landing", elsewhere, "--dry-run"],
         "inspect": ["checkpoint", "inspect", a],
         "verify": ["checkpoint", "verify", damaged],

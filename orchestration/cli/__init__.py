@@ -22,6 +22,7 @@ _COMMANDS = {
     "accept": ("accept", "Accept a new source, a commit upstream, or what a check found."),
     "rebind": ("rebind", "Continue a source in another folder, topic or cluster."),
     "rename-source": ("rename_source", "Continue a source under another name."),
+    "quarantine": ("quarantine", "Show the records that feeds refused, and replay them."),
     "debug": ("debug", "Show the resolved settings and test every connection."),
     "jars": ("jars", "Show or fetch the jars that Spark needs."),
 }

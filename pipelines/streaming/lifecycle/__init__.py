@@ -6,18 +6,25 @@ the checkpoint that it replaces is copied to the control folder.
 
 from pipelines.streaming.lifecycle.accept import accept_findings, accept_new_source, accept_version
 from pipelines.streaming.lifecycle.change import Change
+from pipelines.streaming.lifecycle.quarantine import Quarantine, quarantined
 from pipelines.streaming.lifecycle.rebind import rebind
 from pipelines.streaming.lifecycle.rebuild import rebuild
 from pipelines.streaming.lifecycle.rename_source import rename_source
+from pipelines.streaming.lifecycle.replay import replay
+from pipelines.streaming.lifecycle.replay_plan import Replay
 from pipelines.streaming.lifecycle.rewind import rewind
 
 __all__ = [
     "Change",
+    "Quarantine",
+    "Replay",
     "accept_findings",
     "accept_new_source",
     "accept_version",
+    "quarantined",
     "rebind",
     "rebuild",
     "rename_source",
+    "replay",
     "rewind",
 ]
