@@ -19,7 +19,7 @@ from pipelines.streaming import Pipeline, Stream, testing
 from pipelines.streaming.records import BatchRecord
 from pipelines.streaming.run.results import StreamResult
 from pipelines.streaming.testing import Scratch
-from tests.orchestration.shop import Shop
+from tests.orchestration.shop import ORDERS, Shop
 from tests.orchestration.test_quarantine_command import write_quarantine
 from tests.streaming.checkpoint import handmade
 
@@ -251,6 +251,9 @@ def arguments(tmp_path, monkeypatch):
     shop = Shop.make(tmp_path / "shop", monkeypatch)
     shop.has_run("a.json")
     write_quarantine(shop, ("{", ["unparsable"]))
+    copies = shop.target.lake.control(ORDERS) / "repairs"
+    copies.mkdir()
+    (copies / "1-offsets-1").write_text("v2")
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "orders").mkdir(parents=True)
     monkeypatch.setattr("resources.engine.java.find_java", lambda: None)
@@ -265,6 +268,8 @@ def arguments(tmp_path, monkeypatch):
         "list": ["list", "shop/orders"],
         "quarantine": ["quarantine", "show"],
         "replay": ["quarantine", "replay", "--lake", tmp_path / "empty"],
+        "maintain": ["maintain", "--dry-run"],
+        "prune": ["prune", "--older-than", "0s", "--dry-run"],
         "rebind": ["rebind", "shop/orders", "events", "--landing", elsewhere, "--dry-run"],
         "inspect": ["checkpoint", "inspect", a],
         "verify": ["checkpoint", "verify", damaged],

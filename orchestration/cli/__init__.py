@@ -23,6 +23,8 @@ _COMMANDS = {
     "rebind": ("rebind", "Continue a source in another folder, topic or cluster."),
     "rename-source": ("rename_source", "Continue a source under another name."),
     "quarantine": ("quarantine", "Show the records that feeds refused, and replay them."),
+    "maintain": ("maintain", "Compact tables, and remove files and commits that nothing needs any more."),
+    "prune": ("prune", "Remove what earlier generations and operations have left behind."),
     "debug": ("debug", "Show the resolved settings and test every connection."),
     "jars": ("jars", "Show or fetch the jars that Spark needs."),
 }

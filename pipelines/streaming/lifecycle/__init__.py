@@ -6,6 +6,8 @@ the checkpoint that it replaces is copied to the control folder.
 
 from pipelines.streaming.lifecycle.accept import accept_findings, accept_new_source, accept_version
 from pipelines.streaming.lifecycle.change import Change
+from pipelines.streaming.lifecycle.maintain import Maintenance, maintain
+from pipelines.streaming.lifecycle.prune import Pruning, prune
 from pipelines.streaming.lifecycle.quarantine import Quarantine, quarantined
 from pipelines.streaming.lifecycle.rebind import rebind
 from pipelines.streaming.lifecycle.rebuild import rebuild
@@ -16,11 +18,15 @@ from pipelines.streaming.lifecycle.rewind import rewind
 
 __all__ = [
     "Change",
+    "Maintenance",
+    "Pruning",
     "Quarantine",
     "Replay",
     "accept_findings",
     "accept_new_source",
     "accept_version",
+    "maintain",
+    "prune",
     "quarantined",
     "rebind",
     "rebuild",
