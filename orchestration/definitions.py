@@ -8,6 +8,7 @@ from dagster import Definitions, MetadataValue, in_process_executor, load_from_d
 from orchestration.alerts import alert_sensors
 from orchestration.assets import checks_job, pipeline_job, streaming_resources
 from orchestration.location import CodeLocation
+from orchestration.maintenance import maintenance_job, maintenance_schedule
 from orchestration.schedules import schedules
 from orchestration.sensors import backlog_sensor
 from orchestration.translator import external_assets
@@ -32,7 +33,8 @@ defs = location.merged(
             job(pipeline, location.keys_of(pipeline).values(), target=target)
             for pipeline in pipelines
             for job in (pipeline_job, checks_job)
-        ],
+        ]
+        + [maintenance_job(pipeline, location.keys_of(pipeline), target=target) for pipeline in pipelines],
         sensors=[
             backlog_sensor(pipeline, location.keys_of(pipeline), target=target, running=target.automation)
             for pipeline in pipelines
@@ -44,7 +46,8 @@ defs = location.merged(
             for schedule in schedules(
                 pipeline, location.keys_of(pipeline), target=target, running=target.automation
             )
-        ],
+        ]
+        + [maintenance_schedule(pipeline) for pipeline in pipelines],
         resources=streaming_resources(target, spark=location.spark, asset_keys=location.keys),
         # One process per run: streams and assets of your own share one JVM instead of starting one each.
         executor=in_process_executor,

@@ -19,15 +19,16 @@ from pipelines.streaming import Pipeline, Stream, testing
 from pipelines.streaming.records import BatchRecord
 from pipelines.streaming.run.results import StreamResult
 from pipelines.streaming.testing import Scratch
-from tests.orchestration.shop import Shop
+from tests.orchestration.shop import ORDERS, Shop
+from tests.orchestration.test_quarantine_command import write_quarantine
 from tests.streaming.checkpoint import handmade
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
 COMMAND = PAGES["docs/command.md"].read_text(encoding="utf-8")
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
-# The keys below these keys are chosen by Spark, by the user, or are names of feeds.
-FREE = {"offset", "start", "conf", "feeds", "tags", "numbers"}
+# The keys below these keys are chosen by Spark, by the user, or are names of feeds and rules.
+FREE = {"offset", "start", "conf", "feeds", "tags", "numbers", "rules"}
 
 
 def prose(page: str) -> str:
@@ -249,6 +250,10 @@ def arguments(tmp_path, monkeypatch):
     (tmp_path / "shop").mkdir()
     shop = Shop.make(tmp_path / "shop", monkeypatch)
     shop.has_run("a.json")
+    write_quarantine(shop, ("{", ["unparsable"]))
+    copies = shop.target.lake.control(ORDERS) / "repairs"
+    copies.mkdir()
+    (copies / "1-offsets-1").write_text("v2")
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "orders").mkdir(parents=True)
     monkeypatch.setattr("resources.engine.java.find_java", lambda: None)
@@ -262,6 +267,10 @@ def arguments(tmp_path, monkeypatch):
         "check": ["check", "shop/orders"],
         "list": ["list", "shop/orders"],
         "rebuild": ["rebuild", "shop/orders", "--dry-run"],
+        "quarantine": ["quarantine", "show"],
+        "replay": ["quarantine", "replay", "--lake", tmp_path / "empty"],
+        "maintain": ["maintain", "--dry-run"],
+        "prune": ["prune", "--older-than", "0s", "--dry-run"],
         "rebind": ["rebind", "shop/orders", "events", "--landing", elsewhere, "--dry-run"],
         "inspect": ["checkpoint", "inspect", a],
         "verify": ["checkpoint", "verify", damaged],
@@ -288,7 +297,9 @@ def test_every_command_with_json_shows_it():
     }
     shown = {name for name, text in sections().items() if "<!-- shape: " in text}
     same = {"jars fetch", "accept", "rename-source", "rewind", "backfill"}
-    assert with_json - shown == {f"tidemill {name}" for name in same}, "they print the object of another command"
+    assert with_json - shown == {f"tidemill {name}" for name in same}, (
+        "they print the object of another command"
+    )
 
 
 def test_the_parts_of_an_error_are_named():

@@ -1,11 +1,11 @@
-"""`tidemill backfill`: a range of streams' tables is computed anew, beside the live streams."""
+"""`tidemill backfill`: a range of streams' tables is computed again, beside the live streams."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli.change import SelectionChangeFlags, change_selection
+from orchestration.cli.changes import ReplayFlags, replay
 from orchestration.cli.target_flags import all_streams, target_flags
 
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ def backfill(
     allow_missing: Annotated[
         bool,
         typer.Option(
-            "--allow-missing", help="Go on where sources no longer have everything that the range needs."
+            "--allow-missing", help="Continue where sources no longer have everything that the range needs."
         ),
     ] = False,
     keep_staging: Annotated[
         bool, typer.Option("--keep-staging", help="Keep the computed tables in the staging folder.")
     ] = False,
-    flags: SelectionChangeFlags,
+    flags: ReplayFlags,
 ) -> None:
-    """Compute a range of the selected tables anew, with the code as it is now, and replace it in one commit each.
+    """Compute a range of the selected tables again, with the code as it is now, and replace it in one commit each.
 
     What the streams have read is read again beside them; they may run meanwhile. A backfill that was killed is
     finished by the same command. tidemill operations lists what was replayed.
@@ -62,4 +62,4 @@ def backfill(
         one = partial(lifecycle.backfill, stream, resolved, begin=begin, end=end, allow_missing=allow_missing)
         return one(keep_staging=keep_staging, readers=readers, **arguments)  # type: ignore[arg-type]
 
-    change_selection(change, resolved, streams, flags)
+    replay(change, resolved, streams, flags)

@@ -1,23 +1,16 @@
 """The commands that edit a stream's records: the plan first, then a question, then the change."""
 
-import sys
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.output import (
-    EXIT_NOT_DONE,
-    EXIT_PROBLEM,
-    print_json,
-    print_problem,
-    progress_console,
-)
-from orchestration.cli.target_flags import StreamFlags, TargetFlags, selected
+from orchestration.cli.confirmation import confirmed, spark_of
+from orchestration.cli.output import print_json, progress_console
+from orchestration.cli.target_flags import TargetFlags, selected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pipelines.streaming.lifecycle import Change
     from pipelines.streaming.stream import Stream
@@ -63,14 +56,13 @@ def change_stream(change: "Callable[..., Change]", flags: ChangeFlags) -> None:
     """
     plan = change(dry_run=True)
     if not flags.as_json:
-        _print(plan)
-    if not flags.dry_run:
-        _confirm(flags)
-    done = plan if flags.dry_run else change(dry_run=False)
+        print_plan(plan)
+    done = change(dry_run=False) if confirmed(flags) else plan
     if flags.as_json:
-        print_json(target=flags.resolve().name, **_document(done, changed=not flags.dry_run))
+        print_json(target=flags.resolve().name, **document(done, changed=not flags.dry_run))
     elif not flags.dry_run:
-        typer.echo("Done." + (f" Copies of what was replaced: {done.copies}" if done.copies else ""))
+        copies = f"Copies of what was replaced: {done.copies}" if done.copies else ""
+        typer.echo(" ".join(filter(None, ("Done.", done.outcome, copies))))
 
 
 def change_with_spark(change: "Callable[..., Change]", target: "ResolvedTarget", flags: ChangeFlags) -> None:
@@ -81,128 +73,36 @@ def change_with_spark(change: "Callable[..., Change]", target: "ResolvedTarget",
         target: The target, whose Spark is used.
         flags: Whether to ask, to apply, and how to print.
     """
-    from orchestration.cli.interrupt import exit_interrupted, interruptible
-    from resources.engine.engine import SparkEngine
+    with spark_of(target) as engine:
 
-    engine = SparkEngine(target.spark)
+        def applied(*, dry_run: bool) -> "Change":
+            if dry_run:
+                return change(engine=engine, dry_run=True)
+            with progress_console(quiet=flags.as_json).status("working ..."):
+                return change(engine=engine, dry_run=False)
 
-    def applied(*, dry_run: bool) -> "Change":
-        if dry_run:
-            return change(engine=engine, dry_run=True)
-        with progress_console(quiet=flags.as_json).status("working ..."):
-            return change(engine=engine, dry_run=False)
-
-    try:
-        with interruptible():
-            change_stream(applied, flags)
-            engine.stop()
-    except KeyboardInterrupt:
-        exit_interrupted()
+        change_stream(applied, flags)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionChangeFlags(StreamFlags):
-    """The flags of a command that changes the selected streams of a target, one after another.
-
-    Attributes:
-        yes: Whether to apply the plans without a question.
-        dry_run: Whether to print the plans only.
-        downstream: Whether the streams that read the selected ones are changed as well.
-    """
-
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False
-    downstream: Annotated[
-        bool, typer.Option("--downstream", help="Also the streams that read the selected ones.")
-    ] = False
-
-    def select(self) -> "tuple[ResolvedTarget, tuple[Stream, ...]]":
-        """Return the target and the streams to change, in dependency order.
-
-        Raises:
-            ConfigurationError: Nothing is selected, or the selection matches no stream.
-        """
-        from pipelines.streaming.errors import ConfigurationError
-
-        if not self.selection:
-            raise ConfigurationError("Name the streams, such as ads/impressions, or a pipeline.")
-        resolved = self.resolve()
-        names = [
-            f"{name}+" if self.downstream and not name.endswith("+") else name for name in self.selection
-        ]
-        return resolved, selected(resolved, names, self.exclude or ())
-
-
-def change_selection(
-    change: "Callable[..., Change]",
-    target: "ResolvedTarget",
-    streams: "Sequence[Stream]",
-    flags: SelectionChangeFlags,
-) -> None:
-    """Print a plan per stream, ask once, and apply the plans in order, with Spark.
+def document(done: "Change", *, changed: bool) -> "dict[str, Any]":
+    """Return a change as JSON.
 
     Args:
-        change: A function of `pipelines.streaming.lifecycle` that takes the stream, and `engine`, `live` and
-            `dry_run` by name.
-        target: The target, whose Spark is used.
-        streams: The streams, in dependency order.
-        flags: Whether to ask, to apply, and how to print.
+        done: The change.
+        changed: Whether it was applied.
     """
-    from orchestration.cli.interrupt import exit_interrupted, interruptible
-    from orchestration.cli.live_view import LiveView
-    from pipelines.streaming.run.live import Live
-    from resources.engine.engine import SparkEngine
-
-    engine, live = SparkEngine(target.spark), Live()
-    changes = []
-    try:
-        with interruptible():
-            for stream in streams:
-                changes.append(change(stream, engine=engine, live=live, dry_run=True))
-                if not flags.as_json:
-                    _print(changes[-1])
-            if not flags.dry_run:
-                _confirm(flags)
-                console = progress_console(quiet=flags.as_json)
-                for number, stream in enumerate(streams):
-                    with LiveView(console, live.streams) as view:
-                        work = partial(change, stream, engine=engine, live=live, dry_run=False)
-                        changes[number] = view.until(work)
-                    console.print(f"[green]    done[/]  {stream.name}", soft_wrap=True)
-                engine.stop()
-    except KeyboardInterrupt:
-        exit_interrupted()
-    if flags.as_json:
-        documents = [_document(done, changed=not flags.dry_run) for done in changes]
-        print_json(target=target.name, streams=documents)
-
-
-def _confirm(flags: "ChangeFlags | SelectionChangeFlags") -> None:
-    """Ask whether to go on, unless --yes was given.
-
-    Raises:
-        Exit: The answer is no, or nobody can be asked.
-    """
-    if flags.yes:
-        return
-    if flags.as_json or not sys.stdin.isatty():
-        print_problem("Nothing was changed. Fix: give --yes, or run the command in a terminal.")
-        raise typer.Exit(EXIT_NOT_DONE)
-    if not typer.confirm("Change it?", err=True):
-        raise typer.Exit(EXIT_PROBLEM)
-
-
-def _document(done: "Change", *, changed: bool) -> "dict[str, Any]":
     return {
         "stream": str(done.stream),
         "changed": changed,
         "what": done.what,
         "effects": list(done.effects),
         "copies": None if done.copies is None else str(done.copies),
+        "outcome": done.outcome or None,
     }
 
 
-def _print(plan: "Change") -> None:
+def print_plan(plan: "Change") -> None:
+    """Print a plan for people."""
     typer.echo(f"{plan.stream}: {plan.what}")
     for effect in plan.effects:
         typer.echo(f"  - {effect}")

@@ -1,11 +1,11 @@
-"""`tidemill rebuild`: streams are computed anew from their sources, and their tables replaced."""
+"""`tidemill rebuild`: streams are computed again from their sources, and their tables replaced."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli.change import SelectionChangeFlags, change_selection
+from orchestration.cli.changes import ReplayFlags, replay
 from orchestration.cli.target_flags import all_streams, target_flags
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ def rebuild(
     ] = False,
     allow_missing: Annotated[
         bool,
-        typer.Option("--allow-missing", help="Go on where sources no longer have everything that was read."),
+        typer.Option(
+            "--allow-missing", help="Continue where sources no longer have everything that was read."
+        ),
     ] = False,
-    flags: SelectionChangeFlags,
+    flags: ReplayFlags,
 ) -> None:
-    """Compute streams anew from the beginning of their sources, with the code as it is now.
+    """Compute streams again from the beginning of their sources, with the code as it is now.
 
     The old tables serve readers until the new ones are complete, and each is then replaced in one commit. A rebuild
     that was killed is finished by the same command.
@@ -46,4 +48,4 @@ def rebuild(
         one = partial(lifecycle.rebuild, stream, resolved, keep_old=keep_old, allow_missing=allow_missing)
         return one(readers=readers, **arguments)  # type: ignore[arg-type]
 
-    change_selection(change, resolved, streams, flags)
+    replay(change, resolved, streams, flags)

@@ -48,6 +48,20 @@ class LoadedPipelines:
             raise self.failures[0].error
         return tuple(stream for pipeline in self.pipelines.values() for stream in pipeline)
 
+    def every_stream(self) -> tuple[Stream, ...]:
+        """Return the streams of all pipelines, for what must know everything that reads a table.
+
+        Raises:
+            ConfigurationError: A pipeline cannot be loaded.
+        """
+        for failure in self.failures:
+            raise ConfigurationError(
+                f"The pipeline {failure.entry!r} cannot be loaded, so it is not known which tables its streams read: "
+                f"{failure.error}",
+                fix="Correct the pipeline, or remove it from tidemill.toml.",
+            )
+        return self.streams()
+
 
 def load_pipelines(entries: Iterable[str], root: Path) -> LoadedPipelines:
     """Import the pipelines; no JVM starts.

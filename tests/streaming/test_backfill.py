@@ -1,4 +1,4 @@
-"""Backfills: a range is computed anew beside the live stream, and nothing else changes."""
+"""Backfills: a range is computed again beside the live stream, and nothing else changes."""
 
 import sys
 from datetime import UTC, datetime, timedelta
@@ -108,7 +108,7 @@ def test_a_day_is_replayed_with_a_changed_rule_while_the_stream_goes_on(scratch,
     with monkeypatch.context() as patched:
         patched.setattr(sys.modules[MODULE], "wait_until_free", meanwhile)
         done = again(scratch, orders)
-    assert "The range had 12 rows and has 8 rows: 8 added, 12 removed" in done.effects[-1]
+    assert "The range had 12 rows and has 8 rows: 8 added, 12 removed" in done.outcome
     rows, _, _ = expected(range(5), changed=[1], least=8, extra=100)
     assert scratch.rows(orders, "id", "amount") == rows
     assert sum(scratch.quarantined(orders).values()) == 4

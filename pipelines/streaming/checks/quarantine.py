@@ -36,7 +36,7 @@ def quarantine(context: "CheckContext") -> CheckResult:
     if not passed:
         summary += (
             f" {_reason(context, lines)}Compare the records with the schema and the rules of the feed, correct one of "
-            "them, and send the records again."
+            f"them, and replay the records: tidemill quarantine replay {context.stream.name}."
         )
     return CheckResult(
         name=NAME,

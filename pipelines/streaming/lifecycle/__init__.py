@@ -8,20 +8,33 @@ from pipelines.streaming.lifecycle.accept import accept_findings, accept_new_sou
 from pipelines.streaming.lifecycle.backfill import backfill
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.follow import follow_backfills
+from pipelines.streaming.lifecycle.maintain import Maintenance, maintain
+from pipelines.streaming.lifecycle.prune import Pruning, prune
+from pipelines.streaming.lifecycle.quarantine import Quarantine, quarantined
 from pipelines.streaming.lifecycle.rebind import rebind
 from pipelines.streaming.lifecycle.rebuild import rebuild
 from pipelines.streaming.lifecycle.rename_source import rename_source
+from pipelines.streaming.lifecycle.replay import replay
+from pipelines.streaming.lifecycle.replay_plan import Replay
 from pipelines.streaming.lifecycle.rewind import rewind
 
 __all__ = [
     "Change",
+    "Maintenance",
+    "Pruning",
+    "Quarantine",
+    "Replay",
     "accept_findings",
     "accept_new_source",
     "accept_version",
     "backfill",
     "follow_backfills",
+    "maintain",
+    "prune",
+    "quarantined",
     "rebind",
     "rebuild",
     "rename_source",
+    "replay",
     "rewind",
 ]

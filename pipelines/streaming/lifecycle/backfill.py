@@ -1,4 +1,4 @@
-"""Backfill: a range of a stream's table is computed anew beside the live stream, and replaced in one commit.
+"""Backfill: a range of a stream's table is computed again beside the live stream, and replaced in one commit.
 
 The stream runs in a staging folder, with a checkpoint of its own, over what the live stream has read and nothing
 more: its first batch is planned with the offsets of the live checkpoint (`planned_batch.py`). A stateful stream then
@@ -21,7 +21,7 @@ from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.lifecycle.backfill_range import BackfillRange, backfill_range
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.planned_batch import plan_first_batch, plan_next_batch
-from pipelines.streaming.lifecycle.source_history import removed_versions, what_is_gone
+from pipelines.streaming.lifecycle.source_history import missing_in_sources, removed_versions
 from pipelines.streaming.lifecycle.staging import Staging, operation_metadata
 from pipelines.streaming.lifecycle.steps import (
     Step,
@@ -70,7 +70,7 @@ def backfill(
     live: Live | None = None,
     dry_run: bool = False,
 ) -> Change:
-    """Compute a range of a stream's table anew, with the code as it is now, and replace it in one commit.
+    """Compute a range of a stream's table again, with the code as it is now, and replace it in one commit.
 
     Everything that the live stream has read is read again, so the range is computed from all rows that belong to
     it. The live stream may run meanwhile; for the publication its lease is held.
@@ -81,7 +81,7 @@ def backfill(
         engine: Where Spark sessions come from; not asked for a plan.
         begin: The first value of the column that is replaced.
         end: The first value that is not.
-        allow_missing: Whether to go on where the sources no longer have everything that the stream has read.
+        allow_missing: Whether to continue where the sources no longer have everything that the stream has read.
         keep_staging: Whether the computed tables are kept, in the staging folder.
         readers: The streams that may read its table, which the plan names.
         live: Where others see how far it is.
@@ -101,17 +101,17 @@ def backfill(
     ):
         _check(stream, snapshot)
         span = backfill_range(stream, records.table(), begin, end)
-        gone = _gone(stream, target, snapshot, span)
-        if gone and not (allow_missing or dry_run):
+        missing = _missing(stream, target, snapshot, span)
+        if missing and not (allow_missing or dry_run):
             raise TerminalError(
-                f"its sources no longer have everything that the range needs: {' '.join(gone)}",
+                f"its sources no longer have everything that the range needs: {' '.join(missing)}",
                 stream=stream.name,
                 fix="choose a range that does not need it; or give --allow-missing, and the rows that came from it "
-                "are gone.",
+                "are missing.",
             )
         command = f"tidemill backfill {stream.name} --from {begin} --to {end}"
         command += " --allow-missing" * allow_missing + " --keep-staging" * keep_staging
-        decided = {"generation": snapshot.generation, "query_id": str(uuid4()), "gone": list(gone)}
+        decided = {"generation": snapshot.generation, "query_id": str(uuid4()), "missing": list(missing)}
         decided |= {"column": span.column, "type": span.kind, "begin": span.begin, "end": span.end}
         operation = new_operation(KIND, arguments, command=command, decided=decided)
     result: dict[str, int] = {}
@@ -164,14 +164,14 @@ def _check(stream: "Stream", snapshot: Snapshot) -> None:
         )
 
 
-def _gone(stream: "Stream", target: "Target", snapshot: Snapshot, span: BackfillRange) -> tuple[str, ...]:
+def _missing(stream: "Stream", target: "Target", snapshot: Snapshot, span: BackfillRange) -> tuple[str, ...]:
     """Return what the sources no longer have; of a feed only what rows of the range came from."""
-    gone = (*what_is_gone(stream, target, snapshot), *removed_versions(stream, target, snapshot))
-    if not gone or stream.feed is None:
-        return gone
+    missing = (*missing_in_sources(stream, target, snapshot), *removed_versions(stream, target, snapshot))
+    if not missing or stream.feed is None:
+        return missing
     table = delta_log.open_table(snapshot.records.table())
     if table is None:
-        return gone
+        return missing
     from pipelines.streaming.lifecycle.lost_origins import lost_origins
 
     return lost_origins(stream, target, table, span)
@@ -187,7 +187,7 @@ def _change(
             "What the stream has read is read again, into a staging table; then the rows with "
             f"{span} are replaced in one commit."
         ),
-        *decided["gone"],
+        *decided["missing"],
     ]
     effects += [
         f"{reader.name} reads new rows of the table: its next run refuses the commit. Backfill or rebuild it as well "
@@ -199,12 +199,18 @@ def _change(
         effects.append(
             f"The operation began at {operation.began_at}; done: {', '.join(operation.done) or 'nothing'}."
         )
+    outcome = ""
     if result:
-        effects.append(
+        outcome = (
             f"The range had {counted(result['rows_before'], 'row')} and has {counted(result['rows_after'], 'row')}: "
             f"{result['rows_added']:,} added, {result['rows_removed']:,} removed (a changed row is both)."
         )
-    return Change(stream=stream.name, what=f"The rows with {span} are computed anew.", effects=tuple(effects))
+    return Change(
+        stream=stream.name,
+        what=f"The rows with {span} are computed again.",
+        effects=tuple(effects),
+        outcome=outcome,
+    )
 
 
 @dataclass(frozen=True, slots=True)

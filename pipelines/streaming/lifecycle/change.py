@@ -30,12 +30,14 @@ class Change:
         what: The change, in one sentence.
         effects: What follows from it, one sentence each.
         copies: The folder with copies of the files that were replaced; None where none was.
+        outcome: What it has done, in a sentence; empty where the plan says it all.
     """
 
     stream: "StreamName"
     what: str
     effects: tuple[str, ...] = ()
     copies: Path | None = None
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ def lost_origins(
     if first:
         begins = _begins(stream, target)
         lost += [
-            f"Messages {offset} to {begins[partition] - 1} of {partition[0]}-{partition[1]} are gone."
+            f"Messages {offset} to {begins[partition] - 1} of {partition[0]}-{partition[1]} are missing."
             for partition, offset in sorted(first.items())
             if begins.get(partition, 0) > offset
         ]

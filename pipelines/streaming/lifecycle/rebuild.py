@@ -1,4 +1,4 @@
-"""Rebuild: a stream is computed anew from its sources while its old tables serve, and then published.
+"""Rebuild: a stream is computed again from its sources while its old tables serve, and then published.
 
 A new generation reads the sources from their beginning into staging tables. Its checkpoint is in the lake from the
 start, where it stays. The steps of the publication, each of which can be repeated:
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.lifecycle.change import Change
-from pipelines.streaming.lifecycle.source_history import what_is_gone
+from pipelines.streaming.lifecycle.source_history import missing_in_sources
 from pipelines.streaming.lifecycle.staging import Staging, commit_options, replace_table
 from pipelines.streaming.lifecycle.steps import (
     Step,
@@ -61,7 +61,7 @@ def rebuild(
     live: Live | None = None,
     dry_run: bool = False,
 ) -> Change:
-    """Compute a stream anew from the beginning of its sources, and replace its tables in one commit each.
+    """Compute a stream again from the beginning of its sources, and replace its tables in one commit each.
 
     The old tables serve readers, and the live stream may run, until the new ones are complete.
 
@@ -70,7 +70,7 @@ def rebuild(
         target: The target.
         engine: Where Spark sessions come from; not asked for a plan.
         keep_old: Whether the old tables are kept as copies.
-        allow_missing: Whether to go on where the sources no longer have everything that the stream has read.
+        allow_missing: Whether to continue where the sources no longer have everything that the stream has read.
         readers: The streams that may read its table, which the plan names.
         live: Where others see how far it is.
         dry_run: Whether the rebuild is planned only.
@@ -90,17 +90,21 @@ def rebuild(
     arguments = {"keep_old": keep_old, "allow_missing": allow_missing}
     operation = unfinished(records, KIND, arguments)
     if operation is None or (not operation.publishing and _is_outdated(operation, snapshot)):
-        gone = what_is_gone(stream, target, snapshot)
-        if gone and not (allow_missing or dry_run):
+        missing = missing_in_sources(stream, target, snapshot)
+        if missing and not (allow_missing or dry_run):
             raise TerminalError(
-                f"its sources no longer have everything that it has read: {' '.join(gone)}",
+                f"its sources no longer have everything that it has read: {' '.join(missing)}",
                 stream=stream.name,
-                fix=f"tidemill rebuild {stream.name} --allow-missing, and the rows that came from it are gone from "
+                fix=f"tidemill rebuild {stream.name} --allow-missing, and the rows that came from it are missing from "
                 "the new table.",
             )
         command = f"tidemill rebuild {stream.name}"
         command += " --keep-old" * keep_old + " --allow-missing" * allow_missing
-        decided = {"generation": snapshot.generation + 1, "gone": list(gone), "old_rows": _rows(records)}
+        decided = {
+            "generation": snapshot.generation + 1,
+            "missing": list(missing),
+            "old_rows": _rows(records),
+        }
         operation = new_operation(KIND, arguments, command=command, decided=decided)
     if not dry_run:
         _Rebuilding(stream, target, engine, records, operation, live or Live()).run()
@@ -123,7 +127,7 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]",
     effects = [
         f"Generation {decided['generation']} reads the sources from their beginning into a staging table.",
         f"The table{rows} is replaced in one commit; until then readers see the old rows, and the stream may run.",
-        *decided["gone"],
+        *decided["missing"],
     ]
     if keep_old:
         effects.append(f"The old rows stay in {stream.name.stream}__{_old(decided['generation'])}.")
@@ -138,12 +142,12 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]",
             f"The operation began at {operation.began_at}; done: {', '.join(operation.done) or 'nothing'}."
         )
     return Change(
-        stream=stream.name, what="The stream is computed anew from its sources.", effects=tuple(effects)
+        stream=stream.name, what="The stream is computed again from its sources.", effects=tuple(effects)
     )
 
 
 def _old(generation: int) -> str:
-    """Return the name that the copy of an old table has in the place of a sink's."""
+    """Return the part of a copy's name that distinguishes it from the live table."""
     return f"generation_{generation - 1}"
 
 

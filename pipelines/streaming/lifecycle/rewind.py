@@ -70,7 +70,7 @@ def rewind(
         dry_run: Whether the rewind is planned only.
 
     Raises:
-        TerminalError: Offsets, state, versions or files of that batch are gone, or there is nothing to rewind.
+        TerminalError: Offsets, state, versions or files of that batch are missing, or there is nothing to rewind.
         LeaseHeldError: A run holds the stream's lease.
     """
     records = StreamRecords(target.lake, stream.name)
@@ -144,7 +144,7 @@ class _Planning:
         """Return what the operation needs to know, as JSON.
 
         Raises:
-            TerminalError: State, versions or files of the batch are gone.
+            TerminalError: State, versions or files of the batch are missing.
         """
         generation = generation_of_batch(self.manifest, batch)
         records = self.snapshot.records
@@ -154,12 +154,12 @@ class _Planning:
             version = version_after(table, generation, sink.name, batch)
             missing = None if version is None else missing_files(table, version)
             if version is None or missing is None:
-                raise self._gone(
+                raise self._missing(
                     f"the version of {table.name} after batch {batch} is no longer in the table's log"
                 )
             if missing:
-                raise self._gone(
-                    f"{counted(len(missing), 'file')} of version {version} of {table.name} are gone, such as "
+                raise self._missing(
+                    f"{counted(len(missing), 'file')} of version {version} of {table.name} are missing, such as "
                     f"{missing[0]}: VACUUM removed them"
                 )
             versions[sink.name] = version
@@ -178,7 +178,7 @@ class _Planning:
         """Check that a copy of the checkpoint up to the batch can be continued: a trial copy is verified."""
         checkpoint = self.snapshot.checkpoint
         if keeps_paths(checkpoint):
-            raise self._gone(
+            raise self._missing(
                 "its state has the paths of its own checkpoint (transformWithState), and cannot be copied"
             )
         trial = self.snapshot.records.lake.staging(self.stream.name) / f"trial-{uuid4().hex[:8]}"
@@ -190,9 +190,9 @@ class _Planning:
         finally:
             shutil.rmtree(trial, ignore_errors=True)
         if errors:
-            raise self._gone(f"its checkpoint cannot be continued after batch {batch}: {errors[0].what}")
+            raise self._missing(f"its checkpoint cannot be continued after batch {batch}: {errors[0].what}")
 
-    def _gone(self, what: str) -> TerminalError:
+    def _missing(self, what: str) -> TerminalError:
         return _refused(
             self.stream,
             f"{what}.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming.backlog.binding import kafka_of
 from pipelines.streaming.backlog.files import logged_files, plain_path
-from pipelines.streaming.lifecycle.table_versions import missing_files as files_gone
+from pipelines.streaming.lifecycle.table_versions import missing_files as missing_in_version
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.run.source_records import streaming_sources
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_NAMED = 3
 
 
-def what_is_gone(stream: "Stream", target: "Target", snapshot: "Snapshot") -> tuple[str, ...]:
+def missing_in_sources(stream: "Stream", target: "Target", snapshot: "Snapshot") -> tuple[str, ...]:
     """Return what the sources no longer have of what a stream has read, a sentence each.
 
     The table of another stream, or any Delta table, is read as it is now, so nothing of it is missing.
@@ -50,7 +50,7 @@ def removed_versions(stream: "Stream", target: "Target", snapshot: "Snapshot") -
         if offset is None or offset.delta is None or source.upstream is None:
             continue
         version = offset.delta.version - (not offset.delta.is_starting)
-        files = files_gone(target.lake.table(source.upstream), version)
+        files = missing_in_version(target.lake.table(source.upstream), version)
         if files is None or files:
             what = "its log" if files is None else counted(len(files), "file")
             sentences.append(
@@ -60,7 +60,7 @@ def removed_versions(stream: "Stream", target: "Target", snapshot: "Snapshot") -
 
 
 def missing_files(snapshot: "Snapshot", source: str) -> list[str]:
-    """Return the files that a source has read and that are gone, by path."""
+    """Return the files that a source has read and that are missing, by path."""
     files = {plain_path(file.path) for file in logged_files(snapshot.checkpoint, source)}
     return sorted(path for path in files if not Path(path).exists())
 
@@ -80,7 +80,7 @@ def _sentences(stream: "Stream", target: "Target", snapshot: "Snapshot") -> Iter
 
 
 def _removed_messages(source: "Source", target: "Target", offset: "SourceOffset") -> Iterator[str]:
-    """Yield the partitions whose first messages are gone."""
+    """Yield the partitions whose first messages are missing."""
     # librdkafka is loaded only where a topic is read.
     from pipelines.streaming.backlog.cluster import client_of
     from pipelines.streaming.backlog.kafka import partitions_of, topics_of
@@ -93,4 +93,4 @@ def _removed_messages(source: "Source", target: "Target", offset: "SourceOffset"
         for number, at in read.items():
             begin = begins.get((topic, number), at)
             if begin > 0 and at > 0:
-                yield f"Messages 0 to {min(begin, at) - 1} of {topic}-{number} are gone."
+                yield f"Messages 0 to {min(begin, at) - 1} of {topic}-{number} are missing."

@@ -80,7 +80,7 @@ def batch_at(table: Path, manifest: Manifest, moment: datetime) -> int | None:
 
 
 def missing_files(table: Path, version: int) -> list[str] | None:
-    """Return the files of a version that are gone, by VACUUM; None where its log is gone as well.
+    """Return the files of a version that are missing, by VACUUM; None where its log is missing as well.
 
     Args:
         table: The table's folder.

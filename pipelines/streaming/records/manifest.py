@@ -62,7 +62,7 @@ class Generation:
         table_id: The id of the main table, which shows when it was replaced by another one.
         ledger_batch: The last batch that has its line in the ledger; -1 before the first.
         warnings: The warnings about the plan that ran last.
-        continues: The generation whose batches and offsets it continues, as after a rewind; None where it began anew.
+        continues: The generation whose batches and offsets it continues, as after a rewind; None where it began again.
         first_batch: The first batch of its own: those before it are of the generations that it continues.
     """
 

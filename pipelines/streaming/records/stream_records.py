@@ -196,8 +196,10 @@ class StreamRecords:
     def operations(self) -> list[Operation]:
         """Return the finished operations, oldest first."""
         paths = sorted((self.control / "operations").glob("*.json"))
-        found = (read_operation(path, self.stream) for path in paths)
-        return sorted((operation for operation in found if operation), key=lambda one: one.ended_at or "")
+        operations = (read_operation(path, self.stream) for path in paths)
+        return sorted(
+            (operation for operation in operations if operation), key=lambda one: one.ended_at or ""
+        )
 
     def take_lease(self, run_id: str) -> Lease:
         """Take the stream's lease.

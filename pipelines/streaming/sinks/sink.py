@@ -29,6 +29,7 @@ class CommitMetadata:
         rows_dropped: Rows left out by expectations, likewise.
         violations: Violations by expectation, likewise.
         merge_order: How a merge orders changes: by its sequence column, or by batch; None for other sinks.
+        operation: The id of the operation that wrote it, such as a replay; None for a batch.
     """
 
     batch_id: int | None
@@ -40,6 +41,7 @@ class CommitMetadata:
     rows_dropped: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)
     merge_order: Literal["sequence", "batch"] | None = None
+    operation: str | None = None
 
     def to_json(self) -> str:
         """Return the metadata as JSON."""

@@ -15,7 +15,7 @@ from pipelines.streaming.sql import valid_condition
 from pipelines.streaming.target import FolderBinding
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 UNPARSABLE = "unparsable"
 _PARSED = "_parsed"
@@ -89,21 +89,36 @@ class Feed(Source):
         """Return parsed columns, `_origin`, `_raw` and `_violated` (the rules that the record violates)."""
         from pyspark.sql import functions as F
 
+        records = self._records(context, name)
+        if self.value.header:
+            headers = F.count_if(self._is_header(records)).alias("rows")
+            records = records.observe(f"{BLANK_OBSERVATION}{name}_header", headers)
+            records = records.where(~self._is_header(records))
+        return self.judged(records)
+
+    def judged(self, records: "DataFrame", *kept: str) -> "DataFrame":
+        """Return records with their parsed columns and `_violated`, the rules that each violates.
+
+        A header is no record, so one among the records counts as unparsable.
+
+        Args:
+            records: Records with `_raw` and `_origin`.
+            kept: Further columns of them to keep.
+        """
+        from pyspark.sql import functions as F
+
         from pipelines.streaming.expectations import guard, violated
 
-        records = self._records(context, name)
         if self.value.format == "raw":
             columns, unparsable = [F.col(RAW).alias("value")], F.lit(False)
         else:
+            is_header = self._is_header(records) if self.value.header else None
             records = records.withColumn(_PARSED, self.value.parsed(F.col(RAW)))
             unparsable = self.value.unparsable(F.col(RAW), F.col(_PARSED))
+            if is_header is not None:
+                unparsable |= is_header
             columns = [F.col(f"{_PARSED}.*")]
-            if self.value.header:
-                names = records.select(*columns).drop(CORRUPT).columns
-                is_header = self.value.is_header(F.col(RAW), names)
-                headers = F.count_if(is_header).alias("rows")
-                records = records.observe(f"{BLANK_OBSERVATION}{name}_header", headers).where(~is_header)
-        parsed = records.select(*columns, RAW, ORIGIN, unparsable.alias(UNPARSABLE)).drop(CORRUPT)
+        parsed = records.select(*columns, RAW, ORIGIN, *kept, unparsable.alias(UNPARSABLE)).drop(CORRUPT)
         # An unparsable record has no columns that a rule could judge: it violates that one rule only.
         always = guard(parsed.select(RAW))
         violations = [F.when(F.col(UNPARSABLE), F.lit(UNPARSABLE))] + [
@@ -111,6 +126,13 @@ class Feed(Source):
             for rule, sql in self.quarantine.items()
         ]
         return parsed.withColumn(VIOLATED, F.array_compact(F.array(*violations))).drop(UNPARSABLE)
+
+    def _is_header(self, records: "DataFrame") -> "Column":
+        """Return whether a line of the feed holds the names of its columns."""
+        from pyspark.sql import functions as F
+
+        parsed = records.select(self.value.parsed(F.col(RAW)).alias(_PARSED)).select(f"{_PARSED}.*")
+        return self.value.is_header(F.col(RAW), parsed.drop(CORRUPT).columns)
 
     def _records(self, context: SourceContext, name: str) -> "DataFrame":
         """Return one row per record: `_raw`, the text or NULL, and `_origin`."""

@@ -1,0 +1,105 @@
+"""The commands that change several streams: the plan of each first, then one question, then the changes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestration.cli.change import document, print_plan
+from orchestration.cli.confirmation import confirmed, spark_of
+from orchestration.cli.output import print_json, progress_console
+from orchestration.cli.target_flags import StreamFlags, selected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pipelines.streaming.lifecycle import Change
+    from pipelines.streaming.stream import Stream
+    from resources.target.resolve import ResolvedTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesFlags(StreamFlags):
+    """The flags of a command that changes the selected streams of a target.
+
+    Attributes:
+        yes: Whether to apply the plan without a question.
+        dry_run: Whether to print the plan only.
+    """
+
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayFlags(ChangesFlags):
+    """The flags of a command that replays the selected streams of a target.
+
+    Attributes:
+        downstream: Whether the streams that read the selected ones are replayed as well.
+    """
+
+    downstream: Annotated[
+        bool, typer.Option("--downstream", help="Also the streams that read the selected ones.")
+    ] = False
+
+    def select(self) -> "tuple[ResolvedTarget, tuple[Stream, ...]]":
+        """Return the target and the streams to replay, in dependency order.
+
+        Raises:
+            ConfigurationError: Nothing is selected, or the selection matches no stream.
+        """
+        from pipelines.streaming.errors import ConfigurationError
+
+        if not self.selection:
+            raise ConfigurationError("Name the streams, such as ads/impressions, or a pipeline.")
+        resolved = self.resolve()
+        names = [
+            f"{name}+" if self.downstream and not name.endswith("+") else name for name in self.selection
+        ]
+        return resolved, selected(resolved, names, self.exclude or ())
+
+
+@contextmanager
+def working(flags: ChangesFlags, what: str) -> Iterator[None]:
+    """Show on a terminal what is done in the block."""
+    with progress_console(quiet=flags.as_json).status(what):
+        yield
+
+
+def replay(
+    change: "Callable[..., Change]",
+    target: "ResolvedTarget",
+    streams: "Sequence[Stream]",
+    flags: ReplayFlags,
+) -> None:
+    """Print a plan per stream, ask once, and apply the plans in order, with Spark.
+
+    Args:
+        change: A function of `pipelines.streaming.lifecycle` that takes the stream, and `engine`, `live` and
+            `dry_run` by name.
+        target: The target, whose Spark is used.
+        streams: The streams, in dependency order.
+        flags: Whether to ask, to apply, and how to print.
+    """
+    from orchestration.cli.live_view import LiveView
+    from pipelines.streaming.run.live import Live
+
+    live, changes = Live(), []
+    console = progress_console(quiet=flags.as_json)
+    with spark_of(target) as engine:
+        for stream in streams:
+            changes.append(change(stream, engine=engine, live=live, dry_run=True))
+            if not flags.as_json:
+                print_plan(changes[-1])
+        applied = confirmed(flags)
+        for number, stream in enumerate(streams if applied else ()):
+            with LiveView(console, live.streams) as view:
+                work = partial(change, stream, engine=engine, live=live, dry_run=False)
+                changes[number] = view.until(work)
+            console.print(f"[green]    done[/]  {stream.name}  {changes[number].outcome}", soft_wrap=True)
+    if flags.as_json:
+        print_json(target=target.name, streams=[document(done, changed=applied) for done in changes])

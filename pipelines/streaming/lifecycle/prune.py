@@ -1,0 +1,217 @@
+"""What earlier lives and operations of a stream have left behind, and its removal past an age.
+
+- `checkpoint`: the checkpoint of a generation that ended, with its state and the logs of the files that it has read.
+- `staging`: what an operation computed; an operation that is not finished keeps its own.
+- `copies`: files of checkpoints that were replaced by a repair or an edit.
+- `tombstones`: the keys of deleted rows in a merge table, where their sequence or validity is a time.
+
+The active generation is never touched.
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pipelines.streaming import delta_log
+from pipelines.streaming.errors import LeaseHeldError
+from pipelines.streaming.lifecycle.steps import Step, carry_out, unfinished
+from pipelines.streaming.lifecycle.tombstones import condition_of, count_of, delete
+from pipelines.streaming.plurals import counted
+from pipelines.streaming.records import StreamRecords
+from pipelines.streaming.records.edits import COPIES
+from pipelines.streaming.records.operation import new_operation, unfinished_error
+from pipelines.streaming.run.preconditions import check_records
+from pipelines.streaming.sinks import DeltaMerge
+
+if TYPE_CHECKING:
+    from pipelines.streaming.names import StreamName
+    from pipelines.streaming.records.lease import Lease
+    from pipelines.streaming.records.manifest import Manifest
+    from pipelines.streaming.run.engine import Engine
+    from pipelines.streaming.stream import Stream
+    from pipelines.streaming.target import Target
+
+OLDER_THAN = timedelta(days=30)
+"""The age from which something is pruned, unless another one is named."""
+
+KIND = "prune"
+Kind = Literal["checkpoint", "staging", "copies", "tombstones"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """Something that can be removed.
+
+    Attributes:
+        kind: What it is.
+        path: Its file or folder; of tombstones their table.
+        what: A description, for people.
+        bytes: Its size; 0 for tombstones, whose table becomes smaller with its next maintenance.
+        rows: The number of tombstones; None for files.
+        sink: The sink whose table has the tombstones; None for files.
+    """
+
+    kind: Kind
+    path: Path
+    what: str
+    bytes: int = 0
+    rows: int | None = None
+    sink: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruning:
+    """What pruning would remove of a stream, or has removed.
+
+    Attributes:
+        stream: The stream.
+        outcome: `planned`, `pruned`, `idle` where nothing was to remove, or `busy` where a run holds the lease.
+        leftovers: What is removed.
+        reason: Why it is busy.
+    """
+
+    stream: "StreamName"
+    outcome: Literal["planned", "pruned", "idle", "busy"]
+    leftovers: tuple[Leftover, ...] = ()
+    reason: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the files."""
+        return sum(leftover.bytes for leftover in self.leftovers)
+
+
+def prune(
+    stream: "Stream",
+    target: "Target",
+    engine: "Engine",
+    *,
+    older_than: timedelta = OLDER_THAN,
+    dry_run: bool = False,
+) -> Pruning:
+    """Remove what earlier generations and operations of a stream have left behind.
+
+    A change that is older than a tombstone and arrives after it was removed brings its row back, so the age must be
+    longer than any change is late.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        engine: Where Spark sessions come from; asked for tombstones only.
+        older_than: The age.
+        dry_run: Whether it is planned only, which needs neither a lease nor Spark.
+
+    Raises:
+        TerminalError: An operation of the stream is unfinished.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    manifest = records.manifest()
+    if manifest is None:
+        return Pruning(stream=stream.name, outcome="idle")
+    before = datetime.now(UTC) - older_than
+    pruning = _Pruning(stream, records, engine, before)
+    if dry_run:
+        return Pruning(stream=stream.name, outcome="planned", leftovers=tuple(pruning.leftovers(manifest)))
+    try:
+        lease = records.take_lease(f"{KIND}-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+    except LeaseHeldError as error:
+        return Pruning(stream=stream.name, outcome="busy", reason=error.what)
+    try:
+        operation = records.operation()
+        if operation is not None and operation.publishing and operation.kind != KIND:
+            raise unfinished_error(operation, stream.name)
+        leftovers = tuple(pruning.leftovers(manifest))
+        pruning.remove(leftovers, lease)
+        return Pruning(stream=stream.name, outcome="pruned" if leftovers else "idle", leftovers=leftovers)
+    finally:
+        lease.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pruning:
+    """The pruning of one stream."""
+
+    stream: "Stream"
+    records: StreamRecords
+    engine: "Engine"
+    before: datetime
+
+    def leftovers(self, manifest: "Manifest") -> Iterator[Leftover]:
+        """Yield what can be removed."""
+        yield from self._checkpoints(manifest)
+        if self.records.operation() is None:
+            yield from self._old("staging", self.records.lake.staging(self.stream.name), "computed by")
+        yield from self._old("copies", self.records.control / COPIES, "replaced by")
+        yield from self._tombstones()
+
+    def remove(self, leftovers: tuple[Leftover, ...], lease: "Lease") -> None:
+        """Remove files first, and tombstones in a transaction per table."""
+        for leftover in leftovers:
+            lease.check()
+            if leftover.path.is_dir() and leftover.sink is None:
+                shutil.rmtree(leftover.path)
+            elif leftover.sink is None:
+                leftover.path.unlink(missing_ok=True)
+        sinks = [leftover.sink for leftover in leftovers if leftover.sink is not None]
+        operation = unfinished(self.records, KIND, {})
+        if operation is None and sinks:
+            check_records(self.stream, self.records.snapshot())
+            operation = new_operation(
+                KIND,
+                {},
+                command=f"tidemill prune {self.stream.name}",
+                decided={"sinks": sinks, "before": self.before.isoformat()},
+            )
+        if operation is not None:
+            moment = datetime.fromisoformat(operation.decided["before"])
+            steps = [
+                Step(f"tombstones-{sink.name}", partial(self._delete, sink, moment, operation.id))
+                for sink in self._merges()
+                if sink.name in operation.decided["sinks"]
+            ]
+            carry_out(self.records, operation, steps, lease)
+
+    def _delete(self, sink: DeltaMerge, moment: datetime, operation: str) -> None:
+        delete(self.engine, self.records.table(sink.name), sink, moment, operation)
+
+    def _merges(self) -> list[DeltaMerge]:
+        return [sink for sink in self.stream.sinks if isinstance(sink, DeltaMerge)]
+
+    def _checkpoints(self, manifest: "Manifest") -> Iterator[Leftover]:
+        for ended, following in zip(manifest.generations, manifest.generations[1:], strict=False):
+            path = self.records.checkpoint(ended.number)
+            if path.exists() and datetime.fromisoformat(following.began_at) < self.before:
+                what = f"generation {ended.number}, which ended at {following.began_at} ({following.why})"
+                yield Leftover(kind="checkpoint", path=path, what=what, bytes=_bytes(path))
+
+    def _old(self, kind: Kind, folder: Path, by: str) -> Iterator[Leftover]:
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if _newest(path) < self.before.timestamp():
+                yield Leftover(kind=kind, path=path, what=f"{by} {path.name}", bytes=_bytes(path))
+
+    def _tombstones(self) -> Iterator[Leftover]:
+        for sink in self._merges():
+            path = self.records.table(sink.name)
+            table = delta_log.open_table(path)
+            condition = None if table is None else condition_of(table, sink, self.before)
+            rows = 0 if table is None or condition is None else count_of(table, condition)
+            if rows:
+                what = f"{counted(rows, 'tombstone')} of deletes before {self.before.isoformat(timespec='seconds')}"
+                yield Leftover(kind="tombstones", path=path, what=what, rows=rows, sink=sink.name)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    yield from (file for file in path.rglob("*") if file.is_file()) if path.is_dir() else (path,)
+
+
+def _bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in _files(path))
+
+
+def _newest(path: Path) -> float:
+    """Return when the newest file was written, seconds since the epoch."""
+    return max((file.stat().st_mtime for file in _files(path)), default=path.stat().st_mtime)
