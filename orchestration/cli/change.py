@@ -19,6 +19,7 @@ from orchestration.cli.target_flags import StreamFlags, TargetFlags, selected
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from orchestration.cli.changes import ChangesFlags
     from pipelines.streaming.lifecycle import Change
     from pipelines.streaming.stream import Stream
     from resources.target.resolve import ResolvedTarget
@@ -65,7 +66,7 @@ def change_stream(change: "Callable[..., Change]", flags: ChangeFlags) -> None:
     if not flags.as_json:
         _print(plan)
     if not flags.dry_run:
-        _confirm(flags)
+        confirm(flags)
     done = plan if flags.dry_run else change(dry_run=False)
     if flags.as_json:
         print_json(target=flags.resolve().name, **_document(done, changed=not flags.dry_run))
@@ -162,7 +163,7 @@ def change_selection(
                 if not flags.as_json:
                     _print(changes[-1])
             if not flags.dry_run:
-                _confirm(flags)
+                confirm(flags)
                 console = progress_console(quiet=flags.as_json)
                 for number, stream in enumerate(streams):
                     with LiveView(console, live.streams) as view:
@@ -177,7 +178,7 @@ def change_selection(
         print_json(target=target.name, streams=documents)
 
 
-def _confirm(flags: "ChangeFlags | SelectionChangeFlags") -> None:
+def confirm(flags: "ChangeFlags | SelectionChangeFlags | ChangesFlags") -> None:
     """Ask whether to go on, unless --yes was given.
 
     Raises:

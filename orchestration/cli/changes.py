@@ -1,6 +1,5 @@
 """The commands that change several streams: the plan of each first, then one question, then the changes."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli.output import EXIT_NOT_DONE, EXIT_PROBLEM, print_problem, progress_console
+from orchestration.cli.change import confirm
+from orchestration.cli.output import progress_console
 from orchestration.cli.target_flags import StreamFlags
 
 if TYPE_CHECKING:
@@ -34,14 +34,9 @@ class ChangesFlags(StreamFlags):
         Raises:
             Exit: Nobody can be asked, or the answer is no.
         """
-        if self.dry_run or self.yes:
-            return not self.dry_run
-        if self.as_json or not sys.stdin.isatty():
-            print_problem("Nothing was changed. Fix: give --yes, or run the command in a terminal.")
-            raise typer.Exit(EXIT_NOT_DONE)
-        if not typer.confirm("Change it?", err=True):
-            raise typer.Exit(EXIT_PROBLEM)
-        return True
+        if not self.dry_run:
+            confirm(self)
+        return not self.dry_run
 
 
 @contextmanager

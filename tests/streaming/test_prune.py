@@ -49,6 +49,7 @@ def lake(tmp_path):
     records.write_manifest(replace(first_manifest({}), generations=tuple(generations)))
     for number in began:
         written(records.checkpoint(number) / "metadata")
+        written(lake.table(accounts.name, f"generation_{number}") / "part.parquet")
     for name, age in (("old", MONTH + timedelta(days=1)), ("new", timedelta(days=1))):
         written(lake.staging(accounts.name) / name / "part.parquet", age)
         written(records.control / "repairs" / name / "offsets" / "1", age)
@@ -68,7 +69,12 @@ def pruned(lake, **options):
 
 
 def remaining(lake):
-    folders = (lake.root / "checkpoints", lake.root / "staging", lake.control(accounts.name) / "repairs")
+    folders = (
+        lake.root / "checkpoints",
+        lake.root / "tables",
+        lake.root / "staging",
+        lake.control(accounts.name) / "repairs",
+    )
     return {
         str(path.relative_to(lake.root)) for folder in folders for path in folder.rglob("*") if path.is_file()
     }
@@ -79,17 +85,21 @@ def test_what_is_past_its_age_is_removed_and_nothing_else(lake):
     plan = pruned(lake, dry_run=True)
     assert remaining(lake) == everything
     assert pruned(lake).leftovers == plan.leftovers
-    gone = {
+    removed = {
         "checkpoints/shop/accounts/1/metadata",  # it ended when the second began
+        "tables/shop/accounts__generation_1/part.parquet",
         "staging/shop/accounts/old/part.parquet",
         "control/shop/accounts/repairs/old/offsets/1",
         "control/shop/accounts/repairs/1-offsets-old",
     }
-    assert everything - remaining(lake) == gone
-    assert plan.bytes == len("content") * len(gone)
+    assert everything - remaining(lake) == removed
+    assert plan.bytes == len("content") * len(removed)
     assert pruned(lake).outcome == "idle"
     assert pruned(lake, older_than=timedelta(0)).outcome == "pruned"
-    assert remaining(lake) == {"checkpoints/shop/accounts/3/metadata"}
+    assert remaining(lake) == {
+        "checkpoints/shop/accounts/3/metadata",
+        "tables/shop/accounts__generation_3/part.parquet",
+    }
 
 
 def test_an_unfinished_operation_keeps_what_it_has_computed(lake):
@@ -114,7 +124,7 @@ def test_old_tombstones_are_removed_and_readers_do_not_see_it(scratch):
     opened = [event(number, 50) for number in (1, 2, 3)]
     scratch.run(accounts, [opened, [event(1, 40, closed=True), event(2, 20, closed=True)]])
     scratch.run(changes)
-    seen = scratch.rows(changes)
+    before = scratch.rows(changes)
 
     result = prune(accounts, scratch.target, scratch.engine)
     assert [leftover.rows for leftover in result.leftovers] == [1]
@@ -124,7 +134,7 @@ def test_old_tombstones_are_removed_and_readers_do_not_see_it(scratch):
     scratch.run_all([changes])
     assert (
         scratch.rows(changes)
-        == seen
+        == before
         == multiset([(n, "insert") for n in (1, 2, 3)] + [(n, "delete") for n in (1, 2)])
     )
 

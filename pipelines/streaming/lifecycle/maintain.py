@@ -80,7 +80,8 @@ class Maintenance:
 
     Attributes:
         stream: The stream.
-        outcome: `planned`, `maintained`, `idle` where nothing was to do, or `busy` where a run holds a lease.
+        outcome: `planned`, `maintained`, `idle` where nothing was to do, or `busy` where a run holds a lease or an
+            operation is unfinished.
         tables: Its tables.
         reason: Why it is busy.
     """
@@ -120,13 +121,11 @@ def maintain(
         dry_run: Whether it is planned only, which needs neither a lease nor Spark.
 
     Raises:
-        TidemillError: A checkpoint of the lake cannot be read, or an operation of the stream is unfinished.
+        TidemillError: A checkpoint of the lake cannot be read.
     """
     records = StreamRecords(target.lake, stream.name)
     if records.manifest() is None:
         return Maintenance(stream=stream.name, outcome="idle")
-    if (operation := records.operation()) is not None and operation.publishing:
-        raise unfinished_error(operation, stream.name)
     maintaining = _Maintaining(stream, target, engine, streams, keep)
     if dry_run:
         return Maintenance(stream=stream.name, outcome="planned", tables=maintaining.plan())
