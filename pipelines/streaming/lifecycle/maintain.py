@@ -157,12 +157,11 @@ class _Maintaining:
         a position needs nothing before it; a file that was removed a moment ago it may just be reading.
         """
         readers = [reader for reader in self.streams if self.stream.name in reader.upstreams]
-        for reader in readers:
-            operation = StreamRecords(self.target.lake, reader.name).operation()
-            if (
-                operation is not None
-            ):  # it may read the table from its beginning, with a checkpoint of its own
-                raise unfinished_error(operation, reader.name)
+        for stream in (self.stream, *readers):
+            operation = StreamRecords(self.target.lake, stream.name).operation()
+            # That of a reader may read the table from its beginning, with a checkpoint of its own.
+            if operation is not None and (operation.publishing or stream is not self.stream):
+                raise LeaseHeldError(unfinished_error(operation, stream.name).what, stream=stream.name)
         if self.keep >= KEEP:
             readers = without_position(self.stream, self.target.lake, readers)
         with ExitStack() as held:
