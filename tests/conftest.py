@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import settings
 
 from resources.engine.engine import SparkEngine
 from resources.engine.settings import SparkSettings
@@ -14,6 +15,9 @@ from tests.small import SMALL
 LONGEST = (
     "tests/pipelines/ads/test_pipeline.py",
     "tests/streaming/test_faults.py",
+    "tests/streaming/test_backfill.py",
+    "tests/streaming/test_rewind.py",
+    "tests/streaming/test_rebuild.py",
     "tests/streaming/test_runner.py",
     "tests/streaming/checkpoint/test_against_spark.py",
     "tests/streaming/test_connect.py",
@@ -22,6 +26,10 @@ LONGEST = (
 """The files that take minutes. They start first, so that two processes end at about the same time."""
 WITH_JVM = {"engine", "broker"}
 """The fixtures that start a JVM: a test that uses one, directly or through another fixture, gets the mark `jvm`."""
+
+# No test fails on a time: an example that is slow once, on a busy machine, is no defect.
+settings.register_profile("tidemill", deadline=None)
+settings.load_profile("tidemill")
 
 # A shell starts a background job with SIGINT ignored, and every child inherits that. Tests interrupt for real.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -56,7 +56,7 @@ def definitions(**sources) -> Definitions:
     )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(path=PATHS, table=PATHS, topic=TEXT, pattern=TEXT, cluster=TEXT)
 @example(path="/data/day=*/[ab]", table="data/a b", topic="a/b", pattern="orders-.*", cluster="a+b")
 def test_any_source_gives_a_code_location_that_loads(path, table, topic, pattern, cluster):
@@ -76,7 +76,7 @@ def test_any_source_gives_a_code_location_that_loads(path, table, topic, pattern
     assert originals == sorted([path, table, topic, pattern, topic])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(KEYS, KEYS)
 @example(
     (("files", "/a/b*"), folder_key("files", "/a/b*")), (("files", "/a/b+"), folder_key("files", "/a/b+"))
@@ -90,7 +90,7 @@ def test_equal_keys_mean_equal_sources(one, other):
     assert (one[0] == other[0]) == (one[1] == other[1])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(PATHS)
 def test_no_folder_has_the_key_that_another_has_with_its_hash(path):
     key = folder_key("files", path)

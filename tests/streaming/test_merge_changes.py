@@ -156,7 +156,7 @@ def written(spark, tmp_path):
 @pytest.mark.parametrize("kind", SINKS)
 @given(history=histories())
 # Each example writes a new table, so one folder and one session serve all of them.
-@settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=CASES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_feed_is_what_readers_see_change(spark, written, kind, history):
     sink = SINKS[kind]
     batches = list(updates(history)) if kind == "by batch" else history

@@ -49,6 +49,7 @@ def lake(tmp_path):
     records.write_manifest(replace(first_manifest({}), generations=tuple(generations)))
     for number in began:
         written(records.checkpoint(number) / "metadata")
+        written(lake.table(accounts.name, f"generation_{number}") / "part.parquet")
     for name, age in (("old", MONTH + timedelta(days=1)), ("new", timedelta(days=1))):
         written(lake.staging(accounts.name) / name / "part.parquet", age)
         written(records.control / "repairs" / name / "offsets" / "1", age)
@@ -68,7 +69,12 @@ def pruned(lake, **options):
 
 
 def remaining(lake):
-    folders = (lake.root / "checkpoints", lake.root / "staging", lake.control(accounts.name) / "repairs")
+    folders = (
+        lake.root / "checkpoints",
+        lake.root / "tables",
+        lake.root / "staging",
+        lake.control(accounts.name) / "repairs",
+    )
     return {
         str(path.relative_to(lake.root)) for folder in folders for path in folder.rglob("*") if path.is_file()
     }
@@ -81,6 +87,7 @@ def test_what_is_past_its_age_is_removed_and_nothing_else(lake):
     assert pruned(lake).leftovers == plan.leftovers
     removed = {
         "checkpoints/shop/accounts/1/metadata",  # it ended when the second began
+        "tables/shop/accounts__generation_1/part.parquet",
         "staging/shop/accounts/old/part.parquet",
         "control/shop/accounts/repairs/old/offsets/1",
         "control/shop/accounts/repairs/1-offsets-old",
@@ -89,7 +96,10 @@ def test_what_is_past_its_age_is_removed_and_nothing_else(lake):
     assert plan.bytes == len("content") * len(removed)
     assert pruned(lake).outcome == "idle"
     assert pruned(lake, older_than=timedelta(0)).outcome == "pruned"
-    assert remaining(lake) == {"checkpoints/shop/accounts/3/metadata"}
+    assert remaining(lake) == {
+        "checkpoints/shop/accounts/3/metadata",
+        "tables/shop/accounts__generation_3/part.parquet",
+    }
 
 
 def test_an_unfinished_operation_keeps_what_it_has_computed(lake):

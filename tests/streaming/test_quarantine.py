@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.errors import LeaseHeldError, TerminalError
-from pipelines.streaming.lifecycle import replay, steps
+from pipelines.streaming.lifecycle import replay, rewind, steps
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch, multiset
@@ -186,6 +186,22 @@ def test_records_of_a_batch_that_must_be_repeated_are_not_judged(refused):
     refused.run(orders)
     replay(orders, refused.target, refused.engine)
     assert contents(refused) == expected(-5)
+
+
+def test_records_whose_rows_a_rewind_takes_back_are_in_quarantine_again(refused):
+    orders = shop(-5)["orders"]
+    replay(orders, refused.target, refused.engine)
+    refused.run(orders, [amounts(7, -8)])
+    rewind(orders, refused.target, refused.engine, to_batch=0)
+    assert refused.rows(orders, "order_id") == multiset([("o5",)])
+    assert sum(refused.quarantined(orders).values()) == 4
+    # What the two other batches had read is read again, under the rules of today.
+    refused.run(orders)
+    replay(orders, refused.target, refused.engine)
+    inside, _, outside = expected(-5)
+    assert refused.rows(orders, "order_id") == inside + multiset([("o7",)])
+    assert refused.quarantined(orders, "raw") == outside + multiset([(json.dumps(amounts(-8)[0]),)])
+    assert exactly_once(refused, orders).passed
 
 
 def test_a_replay_waits_for_no_run(refused):

@@ -80,7 +80,8 @@ class Maintenance:
 
     Attributes:
         stream: The stream.
-        outcome: `planned`, `maintained`, `idle` where nothing was to do, or `busy` where a run holds a lease.
+        outcome: `planned`, `maintained`, `idle` where nothing was to do, or `busy` where a run holds a lease or an
+            operation is unfinished.
         tables: Its tables.
         reason: Why it is busy.
     """
@@ -120,13 +121,11 @@ def maintain(
         dry_run: Whether it is planned only, which needs neither a lease nor Spark.
 
     Raises:
-        TidemillError: A checkpoint of the lake cannot be read, or an operation of the stream is unfinished.
+        TidemillError: A checkpoint of the lake cannot be read.
     """
     records = StreamRecords(target.lake, stream.name)
     if records.manifest() is None:
         return Maintenance(stream=stream.name, outcome="idle")
-    if (operation := records.operation()) is not None and operation.publishing:
-        raise unfinished_error(operation, stream.name)
     maintaining = _Maintaining(stream, target, engine, streams, keep)
     if dry_run:
         return Maintenance(stream=stream.name, outcome="planned", tables=maintaining.plan())
@@ -158,12 +157,11 @@ class _Maintaining:
         a position needs nothing before it; a file that was removed a moment ago it may just be reading.
         """
         readers = [reader for reader in self.streams if self.stream.name in reader.upstreams]
-        for reader in readers:
-            operation = StreamRecords(self.target.lake, reader.name).operation()
-            if (
-                operation is not None
-            ):  # it may read the table from its beginning, with a checkpoint of its own
-                raise unfinished_error(operation, reader.name)
+        for stream in (self.stream, *readers):
+            operation = StreamRecords(self.target.lake, stream.name).operation()
+            # That of a reader may read the table from its beginning, with a checkpoint of its own.
+            if operation is not None and (operation.publishing or stream is not self.stream):
+                raise LeaseHeldError(unfinished_error(operation, stream.name).what, stream=stream.name)
         if self.keep >= KEEP:
             readers = without_position(self.stream, self.target.lake, readers)
         with ExitStack() as held:

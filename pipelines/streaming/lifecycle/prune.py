@@ -1,6 +1,7 @@
 """What earlier lives and operations of a stream have left behind, and its removal past an age.
 
 - `checkpoint`: the checkpoint of a generation that ended, with its state and the logs of the files that it has read.
+- `table`: the copy of an earlier generation's table that a rebuild was asked to keep.
 - `staging`: what an operation computed; an operation that is not finished keeps its own.
 - `copies`: files of checkpoints that were replaced by a repair or an edit.
 - `tombstones`: the keys of deleted rows in a merge table, where their sequence or validity is a time.
@@ -39,7 +40,7 @@ OLDER_THAN = timedelta(days=30)
 """The age from which something is pruned, unless another one is named."""
 
 KIND = "prune"
-Kind = Literal["checkpoint", "staging", "copies", "tombstones"]
+Kind = Literal["checkpoint", "table", "staging", "copies", "tombstones"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +143,7 @@ class _Pruning:
 
     def leftovers(self, manifest: "Manifest") -> Iterator[Leftover]:
         """Yield what can be removed."""
-        yield from self._checkpoints(manifest)
+        yield from self._generations(manifest)
         if self.records.operation() is None:
             yield from self._old("staging", self.records.lake.staging(self.stream.name), "computed by")
         yield from self._old("copies", self.records.control / COPIES, "replaced by")
@@ -181,12 +182,17 @@ class _Pruning:
     def _merges(self) -> list[DeltaMerge]:
         return [sink for sink in self.stream.sinks if isinstance(sink, DeltaMerge)]
 
-    def _checkpoints(self, manifest: "Manifest") -> Iterator[Leftover]:
+    def _generations(self, manifest: "Manifest") -> Iterator[Leftover]:
         for ended, following in zip(manifest.generations, manifest.generations[1:], strict=False):
-            path = self.records.checkpoint(ended.number)
-            if path.exists() and datetime.fromisoformat(following.began_at) < self.before:
-                what = f"generation {ended.number}, which ended at {following.began_at} ({following.why})"
-                yield Leftover(kind="checkpoint", path=path, what=what, bytes=_bytes(path))
+            if datetime.fromisoformat(following.began_at) >= self.before:
+                continue
+            what = f"generation {ended.number}, which ended at {following.began_at} ({following.why})"
+            checkpoint = self.records.checkpoint(ended.number)
+            if checkpoint.exists():
+                yield Leftover(kind="checkpoint", path=checkpoint, what=what, bytes=_bytes(checkpoint))
+            main = self.records.table()
+            for path in sorted(main.parent.glob(f"{main.name}__*generation_{ended.number}")):
+                yield Leftover(kind="table", path=path, what=what, bytes=_bytes(path))
 
     def _old(self, kind: Kind, folder: Path, by: str) -> Iterator[Leftover]:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():

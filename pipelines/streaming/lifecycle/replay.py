@@ -28,7 +28,7 @@ from pipelines.streaming.lifecycle.table_versions import continued
 from pipelines.streaming.names import MAIN_SINK
 from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.records.manifest import Manifest
-from pipelines.streaming.records.operation import Operation, new_operation
+from pipelines.streaming.records.operation import Operation, new_operation, unfinished_error
 from pipelines.streaming.run import classic, query, tables
 from pipelines.streaming.run.failure import translated
 from pipelines.streaming.run.pause import pause_point
@@ -83,6 +83,8 @@ def replay(
         )
     with leased(records, f"{KIND}-{datetime.now(UTC):%Y%m%dT%H%M%S}", dry_run=dry_run) as lease:
         operation = unfinished(records, KIND, {})
+        if operation is None and (other := records.operation()) is not None:
+            raise unfinished_error(other, stream.name)
         snapshot = records.snapshot()
         if operation is None and (
             snapshot.manifest is None or delta_log.open_table(records.table(QUARANTINE)) is None

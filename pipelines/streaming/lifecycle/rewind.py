@@ -3,7 +3,8 @@
 The steps, each of which can be repeated:
 - `checkpoint`: a new generation's checkpoint is made from that of the active one, up to the batch.
 - `tables`: each table is restored to its version after the batch, and marked with the new generation's identity.
-- `quarantine`: the records that later batches refused are removed.
+- `quarantine`: the records that later batches refused are removed. Those that a replay moved into rows which are taken
+  back are in it again.
 - `manifest`: the new generation becomes the active one.
 """
 
@@ -27,8 +28,9 @@ from pipelines.streaming.lifecycle.table_versions import (
     generation_of_batch,
     missing_files,
     version_after,
+    version_before_replays,
 )
-from pipelines.streaming.names import quoted
+from pipelines.streaming.names import MAIN_SINK, quoted
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import Snapshot, StreamRecords, transaction_app_id
 from pipelines.streaming.records.manifest import Manifest
@@ -164,6 +166,12 @@ class _Planning:
                 )
             versions[sink.name] = version
         self._check_state(batch)
+        quarantine = version_before_replays(records, versions[MAIN_SINK])
+        if quarantine is not None and missing_files(records.table(QUARANTINE), quarantine) != []:
+            raise self._missing(
+                f"version {quarantine} of {records.table(QUARANTINE).name} can no longer be restored, and a later "
+                "replay moved records out of it"
+            )
         heads = {sink: delta_log.latest_version(records.table(sink)) for sink in versions}
         return {
             "batch": batch,
@@ -172,6 +180,7 @@ class _Planning:
             "query_id": str(uuid4()),
             "versions": versions,
             "heads": heads,
+            "quarantine": quarantine,
         }
 
     def _check_state(self, batch: int) -> None:
@@ -282,6 +291,9 @@ class _Rewinding:
             return
         spark = session(self.engine)
         spark.conf.set(_USER_METADATA, self._metadata())
+        version = self._decided["quarantine"]
+        if version is not None:
+            spark.sql(f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}").collect()
         later = f"batch_id > {int(self._decided['batch'])}"
         numbers = ", ".join(str(int(number)) for number in continued(self._manifest()))
         statement = f"DELETE FROM delta.{quoted(str(path))} WHERE generation IN ({numbers}) AND {later}"  # noqa: S608

@@ -7,8 +7,9 @@ from urllib.parse import unquote
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.delta_log import Commit
-from pipelines.streaming.records import transaction_app_id
+from pipelines.streaming.records import StreamRecords, transaction_app_id
 from pipelines.streaming.records.manifest import Generation, Manifest
+from pipelines.streaming.run.batch_record import commit_metadata
 
 
 def generation_of_batch(manifest: Manifest, batch: int) -> Generation:
@@ -77,6 +78,32 @@ def batch_at(table: Path, manifest: Manifest, moment: datetime) -> int | None:
         if batches and commit.timestamp_ms is not None and commit.timestamp_ms <= moment.timestamp() * 1000:
             return batches[0]
     return None
+
+
+def version_before_replays(records: StreamRecords, restored: int) -> int | None:
+    """Return the version of a quarantine before the first replay whose rows are taken back; None where none is.
+
+    A replay removed the records of these rows from the quarantine, in which they belong again.
+
+    Args:
+        records: The stream's records.
+        restored: The version of the main table that is restored.
+    """
+    taken_back = {
+        metadata["operation"]
+        for commit in delta_log.commits(records.table(), restored + 1)
+        if (metadata := commit_metadata(commit)).get("operation") in _replays(records)
+    }
+    path = records.table("quarantine")
+    for version in delta_log.versions_in(path) if taken_back else ():
+        commit = delta_log.read_commit(path, version)
+        if commit is not None and commit_metadata(commit).get("operation") in taken_back:
+            return version - 1
+    return None
+
+
+def _replays(records: StreamRecords) -> set[str]:
+    return {operation.id for operation in records.operations() if operation.kind == "replay"}
 
 
 def missing_files(table: Path, version: int) -> list[str] | None:

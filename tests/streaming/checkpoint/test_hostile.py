@@ -201,7 +201,7 @@ def answer(read: Callable[[], object]) -> object:
     return None
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=CASES, suppress_health_check=[HealthCheck.too_slow])
 @given(FILES)
 def test_parsers_answer_or_refuse(data: bytes) -> None:
     offsets = answer(lambda: parse_offsets(1, data, "file"))
@@ -216,7 +216,7 @@ def test_parsers_answer_or_refuse(data: bytes) -> None:
     answer(lambda: parse_spark_checksum("file", data))
 
 
-@settings(max_examples=CASES, deadline=None)
+@settings(max_examples=CASES)
 @given(st.binary(max_size=200), st.binary(max_size=40))
 def test_streams_and_checksums_answer_or_refuse(data: bytes, checksums: bytes) -> None:
     for stream in (data, b"LZ4Block" + data, b"LZ4Block\x25" + data):
@@ -226,7 +226,7 @@ def test_streams_and_checksums_answer_or_refuse(data: bytes, checksums: bytes) -
     assert matches(checksums, [data]) in (True, False)
 
 
-@settings(max_examples=CASES, deadline=None)
+@settings(max_examples=CASES)
 @given(st.integers())
 def test_any_time_has_a_description(milliseconds: int) -> None:
     assert describe_time(milliseconds)

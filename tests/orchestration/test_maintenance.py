@@ -1,0 +1,192 @@
+"""Maintenance without a JVM: the horizon of a table, what is removed up to it, the command and the job."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions
+from deltalake import DeltaTable, write_deltalake
+from typer.testing import CliRunner
+
+from orchestration.assets import streaming_resources
+from orchestration.cli.maintain import app
+from orchestration.maintenance import maintenance_job
+from pipelines.streaming import delta_log
+from pipelines.streaming.errors import ConfigurationError
+from pipelines.streaming.lifecycle import maintain
+from pipelines.streaming.lifecycle.log_cleanup import obsolete_log_files
+from pipelines.streaming.names import StreamName
+from pipelines.streaming.records import StreamRecords
+from pipelines.streaming.records.manifest import SourceRecord, first_manifest
+from pipelines.streaming.records.operation import new_operation
+from pipelines.streaming.records.pins import Pins
+from tests.orchestration.shop import ORDERS, UNIQUE, Shop
+
+HEAD = 12
+CHECKPOINTS = (4, 8)
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """A project whose table `orders` was replaced a dozen times, with a checkpoint of its log after some of them."""
+    shop = Shop.make(tmp_path, monkeypatch)
+    shop.has_run("a.json")
+    for version in range(HEAD + 1):
+        rows = pa.table({"n": [version]})
+        write_deltalake(table(shop), rows, mode="overwrite" if version else "error")
+        if version in CHECKPOINTS:
+            DeltaTable(table(shop)).create_checkpoint()
+    return shop
+
+
+def table(shop):
+    return shop.target.lake.table(ORDERS)
+
+
+def reader(shop, name, version, *, committed=True, is_snapshot=False):
+    """What a reader of the table leaves behind that has planned or committed a batch up to a version."""
+    lake = shop.target.lake
+    query_id, table_id = str(uuid4()), str(DeltaTable(table(shop)).metadata().id)
+    offset = {"sourceVersion": 1, "reservoirId": table_id, "reservoirVersion": version, "index": -1}
+    line = json.dumps({**offset, "isStartingVersion": is_snapshot})
+    files = {
+        "metadata": json.dumps({"id": query_id}),
+        "offsets/0": 'v2\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\nrows:' + line,
+    }
+    if committed:
+        files["commits/0"] = 'v1\n{"nextBatchWatermarkMs":0}'
+    for path, content in files.items():
+        file = lake.checkpoint(name, 1) / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    StreamRecords(lake, name).write_manifest(first_manifest({}).with_active(query_id=query_id))
+
+
+def maintained(shop, *, streams=None, **options):
+    known = {stream.name: stream for stream in shop.target.streams()}
+    options = {"keep": timedelta(0), **options}
+    return maintain(known[ORDERS], shop.target, None, streams=streams or list(known.values()), **options)
+
+
+def readable(shop):
+    """The versions of the table that have all their files."""
+
+    def has_files(version):
+        state = DeltaTable(table(shop), version=version)
+        return all(
+            (table(shop) / path).exists() for path in state.get_add_actions().column("path").to_pylist()
+        )
+
+    return [version for version in delta_log.versions_in(table(shop)) if has_files(version)]
+
+
+def test_a_table_that_nobody_reads_keeps_its_newest_version(shop):
+    plan = maintained(shop, dry_run=True)
+    assert readable(shop) == list(range(HEAD + 1))
+    done = maintained(shop)
+    assert (plan.outcome, done.outcome, plan.tables[0].files) == ("planned", "maintained", HEAD)
+    assert done.tables[0].after.files == 1
+    # The log begins with the newest checkpoint.
+    assert delta_log.versions_in(table(shop)) == list(range(CHECKPOINTS[-1], HEAD + 1))
+    assert DeltaTable(table(shop)).to_pyarrow_table().to_pylist() == [{"n": HEAD}]
+    assert maintained(shop).outcome == "idle"
+
+
+@pytest.mark.parametrize("name", [UNIQUE, StreamName("old", "not_declared")])
+def test_commits_and_files_from_the_position_of_a_reader_on_stay(shop, name):
+    reader(shop, name, 6)
+    [own] = maintained(shop).tables
+    assert (own.horizon, own.held_by) == (6, (f"{name} has read the versions before 6",))
+    assert delta_log.versions_in(table(shop)) == list(range(CHECKPOINTS[0], HEAD + 1))
+    # Also what the next commit removed: a reader of the change feed would read it.
+    assert readable(shop) == list(range(5, HEAD + 1))
+
+
+@pytest.mark.parametrize("is_snapshot", [False, True])
+def test_a_reader_that_repeats_its_first_batch_begins_where_it_began(shop, is_snapshot):
+    reader(shop, UNIQUE, 6, committed=False)
+    records = StreamRecords(shop.target.lake, UNIQUE)
+    if is_snapshot:
+        sources = {"rows": SourceRecord(start="snapshot", start_version=6)}
+        records.write_manifest(records.manifest().with_active(sources=sources))
+    [own] = maintained(shop).tables
+    assert own.horizon == (6 if is_snapshot else 0)
+    assert readable(shop) == ([6, HEAD] if is_snapshot else list(range(HEAD + 1)))
+
+
+def test_the_files_of_a_pinned_snapshot_stay_while_a_batch_needs_them(shop):
+    known = {stream.name: stream for stream in shop.target.streams()}
+    joined = replace(known[UNIQUE], sources={"rows": known[ORDERS].static()})
+    reader(shop, UNIQUE, HEAD + 1, committed=False)
+    records = StreamRecords(shop.target.lake, UNIQUE)
+    offsets = records.checkpoint(1) / "offsets" / "0"
+    offsets.write_text(offsets.read_text().split("\nrows:")[0])
+    records.write_pins(Pins(0, {"rows": 5}))
+    maintained(shop, streams=[known[ORDERS], joined])
+    assert readable(shop) == [5, HEAD]
+
+
+def test_everything_since_the_oldest_rewind_stays(shop):
+    assert maintained(shop, keep=timedelta(days=7)).outcome == "idle"
+    assert readable(shop) == list(range(HEAD + 1))
+
+
+def test_an_operation_of_a_reader_keeps_the_table_as_it_is(shop):
+    records = StreamRecords(shop.target.lake, UNIQUE)
+    records.write_operation(new_operation("rebuild", {}, command="tidemill rebuild shop/unique", decided={}))
+    result = maintained(shop)
+    assert result.outcome == "busy"
+    assert "rebuild" in result.reason
+    assert readable(shop) == list(range(HEAD + 1))
+
+
+def test_a_log_that_cannot_be_read_from_a_checkpoint_stays(shop):
+    log = table(shop) / "_delta_log"
+    assert obsolete_log_files(table(shop), HEAD)
+    assert [path.name[:20] for path in obsolete_log_files(table(shop), 7)][-1] == f"{3:020d}"
+    assert obsolete_log_files(table(shop), 3) == []
+    checkpoint = log / f"{8:020d}.checkpoint.parquet"
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(b"damaged")
+    assert obsolete_log_files(table(shop), HEAD) == []
+    checkpoint.write_bytes(content)
+    (log / f"{10:020d}.checkpoint.0000000001.0000000002.parquet").write_bytes(content)
+    assert obsolete_log_files(table(shop), HEAD) == []
+
+
+def test_the_command_prints_the_plan_and_what_it_has_done(shop):
+    reader(shop, UNIQUE, 6)
+    plan = CliRunner().invoke(app, ["shop/orders", "--keep", "0s", "--dry-run"])
+    assert "kept for shop/unique has read the versions before 6" in plan.output
+    question = CliRunner().invoke(app, ["shop/orders", "--keep", "0s"])
+    assert (question.exit_code, readable(shop)) == (2, list(range(HEAD + 1)))
+    done = json.loads(CliRunner().invoke(app, ["shop/orders", "--keep", "0s", "--yes", "--json"]).stdout)
+    assert (done["changed"], done["streams"][0]["outcome"]) == (True, "maintained")
+    assert done["streams"][0]["tables"][0]["after"]["files"] == HEAD + 1 - 5
+
+
+def test_nothing_is_removed_while_a_pipeline_cannot_be_loaded(shop):
+    config = shop.root / "tidemill.toml"
+    config.write_text(config.read_text().replace("pipelines = [", 'pipelines = ["no_such_module:shop", '))
+    result = CliRunner().invoke(app, ["shop/orders", "--keep", "0s", "--yes"])
+    assert isinstance(result.exception, ConfigurationError)
+    assert "no_such_module" in str(result.exception)
+    assert readable(shop) == list(range(HEAD + 1))
+
+
+def test_the_job_of_a_pipeline_maintains_its_tables_and_records_it(shop):
+    [pipeline] = shop.target.pipelines().pipelines.values()
+    keys = {ORDERS: AssetKey(["ours", "orders"])}
+    job = maintenance_job(pipeline, keys, target=shop.target)
+    defs = Definitions(jobs=[job], resources=streaming_resources(shop.target))
+    config = {"ops": {"shop__maintain_tables": {"config": {"keep": "0s"}}}}
+    with DagsterInstance.ephemeral() as instance:
+        result = defs.resolve_job_def("shop__maintain").execute_in_process(config, instance=instance)
+    [observed] = result.filter_events(lambda event: event.event_type == DagsterEventType.ASSET_OBSERVATION)
+    observation = observed.event_specific_data.asset_observation
+    assert observation.asset_key == AssetKey(["ours", "orders"])
+    assert observation.metadata["tidemill/removed_files"].value == HEAD
+    assert readable(shop) == [HEAD]
