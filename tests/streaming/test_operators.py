@@ -9,6 +9,7 @@ from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records.manifest import Generation, first_manifest, read_manifest, write_manifest
 from pipelines.streaming.records.stateful_operator import StatefulOperator
+from pipelines.streaming.run.classic import stable
 from pipelines.streaming.run.code_change import check, verdict
 from pipelines.streaming.run.operators import STATE_TYPES, operators_of, with_types
 
@@ -176,6 +177,19 @@ def test_what_differs_in_each_process_is_left_out():
 
     assert made(100) == made(7000)
     assert made(100)["steps"] == "Sample 0.0, 0.1, false"
+
+
+def test_a_fingerprint_sees_nothing_that_differs_in_each_process():
+    def made(number: int) -> str:
+        return stable(
+            f"Filter exists(xs#{number}, lambdafunction((lambda x_{number}#{number} > 0), "
+            f"lambda x_{number}#{number}))\n"
+            f"+- CollectMetrics counted, [count(1) AS rows#{number}L], {number}\n"
+            f"   +- StreamingRelationV2 KafkaSourceProvider@{number}, kafka, Table@3bae{number}, [xs#{number}]"
+        )
+
+    assert made(100) == made(7000)
+    assert made(100).startswith("Filter exists(xs, lambdafunction((lambda x > 0), lambda x))")
 
 
 def test_the_columns_of_a_source_with_options_are_known():

@@ -9,10 +9,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-_EXPRESSION_ID = re.compile(r"#\d+L?")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UNSTABLE = (
+    (re.compile(r"^(.*CollectMetrics .*\]), \d+$", re.MULTILINE), r"\1"),  # the id of a DataFrame
+    (re.compile(r"(?<=\w)@[0-9a-f]{1,8}\b"), ""),
+    (re.compile(r"\blambda ([a-z]+)_\d+#"), r"lambda \1#"),
+    (re.compile(r"#\d+L?"), ""),
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), ""),
+)
 _ALL_FIELDS = 2**31 - 1
-_DATAFRAME_ID = re.compile(r"^(.*CollectMetrics .*\]), \d+$", re.MULTILINE)
 _NOT_NULL = re.compile(r"isnotnull\([^()]*#(\d+)L?(?:-T\d+ms)?\)")
 _ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n== Optimized Logical Plan ==", re.DOTALL)
 
@@ -82,8 +86,6 @@ def explained(rows: "DataFrame") -> str:
 def plan_text(rows: "DataFrame", locations: dict[str, str]) -> str:
     """Return the analyzed plan, the same in every process.
 
-    Ids of expressions and nodes are removed, and locations are replaced.
-
     Args:
         rows: Any DataFrame, streaming or not.
         locations: What to write instead of each location.
@@ -94,9 +96,20 @@ def plan_text(rows: "DataFrame", locations: dict[str, str]) -> str:
         explained = rows._explain_string(extended=True)  # type: ignore[operator]  # noqa: SLF001 - the only text there
         analyzed = _ANALYZED.search(explained)
         text = analyzed[1] if analyzed else explained
+    return stable(_located(text, locations))
+
+
+def stable(plan: str) -> str:
+    """Return a plan without what differs in each process: ids, the addresses of objects, the numbers of variables."""
+    for pattern, word in _UNSTABLE:
+        plan = pattern.sub(word, plan)
+    return plan
+
+
+def _located(plan: str, locations: dict[str, str]) -> str:
     for location, word in locations.items():
-        text = text.replace(location, word)
-    return _UUID.sub("", _EXPRESSION_ID.sub("", _DATAFRAME_ID.sub(r"\1", text)))
+        plan = plan.replace(location, word)
+    return plan
 
 
 def full_plan(rows: "DataFrame", locations: dict[str, str]) -> str:
@@ -112,9 +125,7 @@ def full_plan(rows: "DataFrame", locations: dict[str, str]) -> str:
     else:
         match = _ANALYZED.search(explained(rows))
         text = match[1].partition("\n")[2] if match else ""  # the schema comes first
-    for location, word in locations.items():
-        text = text.replace(location, word)
-    return text
+    return _located(text, locations)
 
 
 def state_types(rows: "DataFrame") -> list[tuple[str, str]]:
