@@ -111,7 +111,8 @@ def test_the_sides_of_a_join_are_told_apart_and_a_lookup_is_a_step():
     [join] = operators_of(
         "Project [carrier#1, n#3L]\n"
         "+- Join Inner, ((carrier#1 = carrier#11) AND (t#14 >= t#4))\n"
-        f"   :- {SOURCE}\n"
+        "   :- Filter (n#3L > 1)\n"
+        f"   :  +- {SOURCE}\n"
         '   +- StreamingRelation delta, [carrier#11, n#13L, t#14, x#15], name="others"\n'
     )
     assert join.kind == "stream-stream join"
@@ -120,6 +121,7 @@ def test_the_sides_of_a_join_are_told_apart_and_a_lookup_is_a_step():
         "condition": "((left.carrier = right.carrier) AND (right.t >= left.t))",
         "left columns": "carrier, n, t",
         "right columns": "carrier, t",
+        "filters": "(left.n > 1)",
         "sources": "flights, others",
     }
     [lookup] = operators_of(
@@ -213,8 +215,30 @@ def test_a_plan_without_a_stream_or_without_state_has_no_operators(nodes):
     assert operators_of(plan(*nodes)) == ()
 
 
-def test_a_plan_that_spark_could_not_print_has_no_operators():
-    assert operators_of("") == ()
+@pytest.mark.parametrize(
+    "unreadable", ["", "Join Inner, (a#1 = b#2)\n+- StreamingRelation delta, [a#1, b#2]"]
+)
+def test_a_plan_that_cannot_be_read_is_not_judged(unreadable):
+    assert operators_of(unreadable) is None
+    assert verdict(GENERATION, Tail(), None, "b").kind == "unknown"
+
+
+def test_a_column_that_a_source_gained_changes_no_operator():
+    def made(columns: str) -> tuple[StatefulOperator, ...] | None:
+        return operators_of(
+            plan(
+                "Aggregate [k#20, g#12L], [k#20, g#12L, count(1) AS count#8L]",
+                f"Expand [[{columns}, k#9, 0], [{columns}, null, 1]], [{columns}, k#20, g#12L]",
+                "Project [upper(name#7) AS k#9]",
+                f"MapInPandas f({columns})#99, [name#7], false",
+                f'StreamingRelation delta, [{columns}], name="flights"',
+            )
+        )
+
+    [operator] = made("carrier#1, origin#2") or ()
+    assert made("carrier#1, origin#2, extra#3") == (operator,)
+    assert operator.properties["group keys"] == "(upper(name of MapInPandas f) or null), (0 or 1)"
+    assert operator.properties["steps"] == "MapInPandas f"
 
 
 # The verdict.

@@ -142,7 +142,7 @@ def _code_change(
 _SENTENCES: dict[code_change.Kind, str] = {
     "nothing": "The code is the same as in the last run.",
     "safe": "Rows that are already in the table stay as they are; new rows are computed by the new code.",
-    "unknown": "An older Tidemill ran it last and did not record its operators; the next run records them.",
+    "unknown": "The operators of its state are not recorded, or its plan cannot be read, so they are not compared.",
     "mixes_state": "Spark would continue with state that mixes the old and the new meaning.",
     "refused_by_spark": "Spark would refuse to continue the state with this code.",
 }

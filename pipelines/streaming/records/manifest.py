@@ -60,7 +60,7 @@ class Generation:
         spark_version: The version that ran last.
         sinks: What each sink's table was written as, by sink name (`Sink.identity`).
         operators: The stateful operators of the plan that the state belongs to; None where an older Tidemill wrote
-            the manifest.
+            the manifest, and where the plan could not be read.
         accepted_changes: The changes of operators that a person has accepted, a sentence each.
         output_mode: The output mode of the plan that ran last; None where an older Tidemill wrote the manifest.
         table_id: The id of the main table, which shows when it was replaced by another one.

@@ -52,8 +52,8 @@ class Verdict:
     """What a change of code does.
 
     Attributes:
-        kind: `nothing`: the code is the same. `safe`: Spark continues, and the state keeps its meaning. `unknown`: an
-            older Tidemill ran the stream last and did not record its operators. `mixes_state`: Spark continues, and
+        kind: `nothing`: the code is the same. `safe`: Spark continues, and the state keeps its meaning. `unknown`: the
+            operators of the state were not recorded, or the plan cannot be read. `mixes_state`: Spark continues, and
             the state mixes the old and the new meaning. `refused_by_spark`: Spark refuses to continue the state.
         differences: What differs in the stateful operators.
     """
@@ -63,14 +63,14 @@ class Verdict:
 
 
 def verdict(
-    generation: "Generation", tail: "Tail", operators: Sequence[StatefulOperator], fingerprint: str
+    generation: "Generation", tail: "Tail", operators: Sequence[StatefulOperator] | None, fingerprint: str
 ) -> Verdict:
     """Return what a change of code does to a stream.
 
     Args:
         generation: The active generation, with the operators that the state belongs to.
         tail: The end of its checkpoint.
-        operators: The operators of the code as it is now.
+        operators: The operators of the code as it is now; None where its plan cannot be read.
         fingerprint: The fingerprint of that code.
     """
     same = generation.fingerprint == fingerprint
@@ -79,7 +79,7 @@ def verdict(
     recorded = generation.operators
     if recorded is None and not tail.stateful:
         recorded = ()
-    if recorded is None:
+    if recorded is None or operators is None:
         return Verdict(kind="nothing" if same else "unknown")
     differences = tuple(_differences(recorded, operators))
     names = {difference.name for difference in differences}

@@ -18,6 +18,9 @@ _SEED = re.compile(r"\b(?P<function>randn?|uuid|shuffle)\((?P<before>[^()]*?)(?:
 _LAST_NAME = re.compile(r"[\w.`$]+$")
 _ITEM = re.compile(r"^(?:(?P<expression>.*) AS )?(?P<name>.*)#(?P<id>\d+)L?(?:-T\d+ms)?$", re.DOTALL)
 _LEAF_COLUMNS = re.compile(r"\[([^\[\]]*)\]")
+_NUMBER = re.compile(r"#\d+")
+_FUNCTION = re.compile(r"^([\w.<>]+)\(")
+_WITH_FUNCTION = ("MapIn", "FlatMapGroups", "FlatMapCoGroups", "TransformWithState")
 _LONGEST = 1_000
 # Stands before every column of a source, so that a join can tell the columns of its sides apart.
 _BASE = "\x00"
@@ -84,7 +87,7 @@ class Scope:
         for item in items:
             match = _ITEM.match(item)
             if match is None:
-                return self.opaque(", ".join(items))
+                return self.opaque(", ".join(items), self.resolve(", ".join(items)))
             output.append(match["id"])
             names[match["id"]] = match["name"]
             if match["expression"] is not None:
@@ -93,9 +96,9 @@ class Scope:
                 meanings.setdefault(match["id"], match["name"])
         return Scope(meanings, names, tuple(output))
 
-    def opaque(self, arguments: str) -> "Scope":
-        """Return the columns of a node that is not understood: each new one depends on all that it prints."""
-        whole = shortened(self.resolve(arguments))
+    def opaque(self, arguments: str, whole: str) -> "Scope":
+        """Return the columns of a node that is not understood: each new one depends on the whole of the node."""
+        whole = shortened(whole)
         meanings, names = dict(self.meanings), dict(self.names)
         for match in _ID.finditer(arguments):
             if match["id"] not in meanings:
@@ -103,6 +106,15 @@ class Scope:
                 names[match["id"]] = last[0] if last else ""
                 meanings[match["id"]] = f"{names[match['id']]} of {whole}"
         return Scope(meanings, names, None)
+
+
+def shown_arguments(node: Node, scope: Scope) -> str:
+    """Return what Spark prints behind a node, with the meanings of columns; a Python function by its name only.
+
+    Such a function gets every column, and a column that is new in the source changes nothing.
+    """
+    function = _FUNCTION.match(node.arguments) if node.name.startswith(_WITH_FUNCTION) else None
+    return function[1] if function else _NUMBER.sub("", scope.resolve(node.arguments))
 
 
 def plain(meaning: str) -> str:
@@ -170,14 +182,19 @@ class Scopes:
         below = self.below(node)
         if node.name == "CollectMetrics":  # it names metrics, which are no columns
             return below
-        emitted = below.opaque(node.arguments)
+        whole = f"{node.name} {shown_arguments(node, below)}"
+        emitted = below.opaque(node.arguments, whole)
         # A node that names no new column passes its columns on.
         return below if emitted.names.keys() == below.names.keys() else emitted
 
     def _project(self, node: Node) -> Scope:
         items = lists(node.arguments)
         below = self.below(node)
-        return below.with_items(items[-1]) if items else below.opaque(node.arguments)
+        return (
+            below.with_items(items[-1])
+            if items
+            else below.opaque(node.arguments, shown_arguments(node, below))
+        )
 
     def _join(self, node: Node) -> Scope:
         below = self.below(node)
@@ -211,7 +228,7 @@ class Scopes:
         parsed = lists(node.arguments)
         below = self.below(node)
         if parsed is None or len(parsed) != 2:  # noqa: PLR2004 - the projections, and the columns
-            return below.opaque(node.arguments)
+            return below.opaque(node.arguments, shown_arguments(node, below))
         projections = [lists(projection) for projection in parsed[0]]
         new = below.with_items(parsed[1])
         meanings = dict(new.meanings)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pipelines.streaming.records.stateful_operator import StatefulOperator
-from pipelines.streaming.run.columns_of_plan import Scope, Scopes, plain, readable
+from pipelines.streaming.run.columns_of_plan import Scope, Scopes, plain, readable, shown_arguments
 from pipelines.streaming.run.plan_tree import Node, lists, parse_plan
 
 STATE_TYPES = "state types"
@@ -24,6 +24,7 @@ _SAME_ROWS = {
     "EventTimeWatermark",
     "UpdateEventTimeWatermarkColumn",
     "CollectMetrics",
+    "Expand",  # windows that slide and grouping sets are in the group keys
     "ResolvedHint",
     "UnresolvedHint",
     "Repartition",
@@ -47,17 +48,26 @@ _KINDS = {
 }
 
 
-def operators_of(plan: str) -> tuple[StatefulOperator, ...]:
+def operators_of(plan: str) -> tuple[StatefulOperator, ...] | None:
     """Return the stateful operators of a query, the one nearest to the sink first.
 
     Args:
         plan: The analyzed plan of the streaming DataFrame, as Spark prints it.
+
+    Returns:
+        The operators; None where the plan cannot be read. Such a plan is not judged.
     """
     root = parse_plan(plan)
     if root is None:
-        return ()
-    reader = _Reader(root)
-    return tuple(reader.operator(node, used) for node, used in reader.stateful(root, None))
+        return None
+    try:
+        reader = _Reader(root)
+        return tuple(reader.operator(node, used) for node, used in reader.stateful(root, None))
+    except (
+        LookupError,
+        ValueError,
+    ):  # literals are not quoted, and one of them looks like a part of the plan
+        return None
 
 
 def with_types(
@@ -161,29 +171,34 @@ class _Reader:
         """Return what decides which rows reach an operator: the filters, and other nodes that add or remove rows."""
         filters: list[str] = []
         steps: list[str] = []
-        for below in self._between(node):
+        sides = ("left", "right") if _kind(node) == "stream-stream join" else ("",) * len(node.children)
+        below_sides = zip(sides, map(self._between, node.children), strict=True)
+        for side, below in ((side, below) for side, nodes in below_sides for below in nodes):
             scope = self._scopes.below(below)
+            if side:
+                scope = scope.prefixed(side)
             if below.name == "Filter":
                 condition = scope.resolve(below.arguments)
                 of_window = condition.startswith("isnotnull(") and window.startswith(f"{condition[10:-1]}, ")
                 if not of_window:  # Spark adds that one itself
                     filters.append(condition)
-            elif below.name == "Expand" and window and "spark_grouping_id" not in below.arguments:
-                continue  # a sliding window
             elif below.children and below.name not in _SAME_ROWS:
-                arguments = _ANY_ID.sub("", scope.resolve(below.arguments))
+                arguments = shown_arguments(below, scope)
                 if below.name == "Sample":
                     arguments = ", ".join(arguments.split(", ")[:3])  # its seed differs in each process
                 steps.append(f"{below.name} {arguments}")
+            for subquery in below.inner:
+                steps += [
+                    f"subquery {part.name} {shown_arguments(part, Scope())}" for part in _nodes(subquery)
+                ]
         return filters, steps
 
     def _between(self, node: Node) -> Iterator[Node]:
-        """Yield the nodes between an operator and its sources or the next operators below it."""
-        for child in node.children:
-            if child.streaming and _kind(child) is not None:
-                continue
-            yield child
-            yield from self._between(child)
+        """Yield a node and those below it, up to the sources or to the next operators."""
+        if _kind(node) is None:
+            yield node
+            for child in node.children:
+                yield from self._between(child)
 
     def _watermarks_below(self, node: Node) -> list[str]:
         below = [self._watermarks_below(child) for child in node.children]
@@ -211,7 +226,7 @@ def _kind(node: Node) -> str | None:
 def _aggregate(node: Node, scope: Scope) -> dict[str, str]:
     parsed = lists(node.arguments)
     if parsed is None or len(parsed) < 2:  # noqa: PLR2004 - the keys, and the output
-        return {"expressions": _ANY_ID.sub("", scope.resolve(node.arguments))}
+        return {"expressions": shown_arguments(node, scope)}
     keys = [scope.resolve(readable(key)) for key in parsed[0]]
     values = [alias["expression"] if (alias := _ALIAS.match(item)) else item for item in parsed[-1]]
     aggregates = [value for value in map(scope.resolve, values) if value not in keys]
@@ -230,7 +245,7 @@ def _aggregate(node: Node, scope: Scope) -> dict[str, str]:
 
 def _list(scope: Scope, expressions: Sequence[str], node: Node) -> str:
     if not expressions:
-        return _ANY_ID.sub("", scope.resolve(node.arguments))
+        return shown_arguments(node, scope)
     return ", ".join(scope.resolve(readable(expression)) for expression in expressions)
 
 
@@ -253,6 +268,12 @@ def _used_below(node: Node, used: set[str] | None) -> set[str] | None:
     if node.name in ("Aggregate", "Expand"):
         return _ids(node.arguments)
     return None if used is None else used | _ids(node.arguments)
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for child in (*node.inner, *node.children):
+        yield from _nodes(child)
 
 
 def _sources(node: Node) -> set[str]:

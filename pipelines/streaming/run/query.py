@@ -48,7 +48,7 @@ class Query:
         rows: The streaming DataFrame: the output, or for a feed its parsed records.
         output: The columns of the output.
         fingerprint: The fingerprint of the plan and of the function's source.
-        operators: Its stateful operators, the one nearest to the sink first.
+        operators: Its stateful operators, the one nearest to the sink first; None where the plan cannot be read.
         ingest: For a feed the function, which runs in foreachBatch after the quarantine.
         warnings: What the plan does that its author may not expect, one sentence each.
     """
@@ -56,7 +56,7 @@ class Query:
     rows: "DataFrame"
     output: "StructType"
     fingerprint: str
-    operators: tuple[StatefulOperator, ...] = ()
+    operators: tuple[StatefulOperator, ...] | None = ()
     ingest: "Callable[..., DataFrame] | None" = None
     warnings: tuple[str, ...] = ()
 
@@ -110,9 +110,9 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
     )
 
 
-def _operators(rows: "DataFrame", locations: dict[str, str]) -> tuple[StatefulOperator, ...]:
+def _operators(rows: "DataFrame", locations: dict[str, str]) -> tuple[StatefulOperator, ...] | None:
     operators = operators_of(full_plan(rows, locations))
-    return with_types(operators, state_types(rows)) if operators else ()
+    return with_types(operators, state_types(rows)) if operators else operators
 
 
 def fingerprint(stream: "Stream", plan: str) -> str:
