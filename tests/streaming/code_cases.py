@@ -200,6 +200,12 @@ CASES = {
         kind="mixes_state",
         difference="aggregates 'sum(n)' -> 'max(n)'",
     ),
+    "an expression around an aggregate": Case(
+        before=aggregate("sum(n) AS v"),
+        now=aggregate("-sum(n) * 2 AS v"),
+        kind="safe",
+        rows=Counter({("x", -26): 1, ("y", -4): 1, ("z", -22): 1}),
+    ),
     "an aggregate of another type": Case(
         before=aggregate("sum(n) AS v"),
         now=aggregate("CAST(avg(n) AS BIGINT) AS v"),

@@ -88,7 +88,8 @@ def test_a_run_records_its_operators_and_what_was_accepted(scratch):
     assert records.manifest().active.operators == (operator,)
     accept_change(now, scratch.target, scratch.engine)
     [accepted] = records.manifest().active.accepted_changes
-    assert "'carrier' -> 'origin'" in accepted
+    assert accepted.differences == ("aggregate: group keys 'carrier' -> 'origin'",)
+    assert (accepted.before, accepted.last_batch) == ((operator,), 0)
     [change] = code_changes([now], scratch.target, scratch.engine)
     assert change.is_fine
 

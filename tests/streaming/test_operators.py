@@ -8,7 +8,8 @@ import pytest
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records.manifest import Generation, first_manifest, read_manifest, write_manifest
-from pipelines.streaming.records.stateful_operator import StatefulOperator
+from pipelines.streaming.records.stateful_operator import AcceptedChange, StatefulOperator
+from pipelines.streaming.run.aggregate_functions import kept_aggregates
 from pipelines.streaming.run.classic import stable
 from pipelines.streaming.run.code_change import check, verdict
 from pipelines.streaming.run.operators import STATE_TYPES, operators_of, with_types
@@ -323,9 +324,35 @@ def test_types_are_added_where_the_optimizer_kept_the_operators():
     assert with_types((bare,), []) == (bare,)
 
 
+def test_a_rewind_behind_an_accepted_change_goes_back_to_the_operators_of_its_state():
+    middle, newest = with_property("filters", "(n > 3)"), with_property("filters", "(n > 4)")
+    first = AcceptedChange(accepted_at="", last_batch=3, differences=(), before=(OPERATOR,))
+    second = AcceptedChange(accepted_at="", last_batch=5, differences=(), before=(middle,))
+    generation = replace(GENERATION, operators=(newest,), accepted_changes=(first, second))
+    for batch, operator, accepted in ((3, OPERATOR, ()), (4, middle, (first,)), (6, newest, (first, second))):
+        rewound = generation.at(batch)
+        assert (rewound.operators, rewound.accepted_changes) == ((operator,), accepted)
+
+
+@pytest.mark.parametrize(
+    ("expression", "aggregates"),
+    [
+        ("(count(1) + 1000)", ["count(1)"]),
+        ("(sum(n#3L) / max(abs((n#3L + 1))))", ["sum(n#3L)", "max(abs((n#3L + 1)))"]),
+        ("(count(n#3L) FILTER (WHERE (n#3L > 1)) * 2)", ["count(n#3L) FILTER (WHERE (n#3L > 1))"]),
+        ("round(sum(max(count)#8L), 2)", ["sum(max(count)#8L)"]),
+        ("array_max(collect_list(n#3L, 0, 0))", ["collect_list(n#3L, 0, 0)"]),
+        ("mine(n#3L)#9", ["mine(n#3L)#9"]),
+    ],
+)
+def test_state_is_kept_for_aggregate_functions_and_not_for_what_is_around_them(expression, aggregates):
+    assert kept_aggregates(expression) == aggregates
+
+
 def test_operators_are_in_the_manifest_and_an_older_manifest_has_none(tmp_path):
     path = tmp_path / "manifest.json"
-    manifest = first_manifest({}).with_active(operators=(OPERATOR,), accepted_changes=("a change",))
+    accepted = AcceptedChange(accepted_at="", last_batch=3, differences=("a change",), before=(OPERATOR,))
+    manifest = first_manifest({}).with_active(operators=(), accepted_changes=(accepted,))
     write_manifest(path, manifest)
     assert read_manifest(path, STREAM) == manifest
     content = json.loads(path.read_text())

@@ -12,6 +12,7 @@ from pipelines.streaming.lifecycle.verdicts import build_now
 from pipelines.streaming.records.checked import Checked
 from pipelines.streaming.records.edits import offsets_of
 from pipelines.streaming.records.manifest import SourceRecord
+from pipelines.streaming.records.stateful_operator import AcceptedChange
 from pipelines.streaming.run import code_change
 from pipelines.streaming.run.guard import append_readings, refused_commits
 from pipelines.streaming.run.source_records import streaming_sources
@@ -176,10 +177,14 @@ def accept_change(stream: "Stream", target: "Target", engine: "Engine", *, dry_r
             else "The next run starts the new code on the state of the old code, and Spark will probably refuse it."
         )
         if not dry_run:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
+            accepted = AcceptedChange(
+                accepted_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                last_batch=subject.snapshot.last_commit,
+                differences=tuple(differences),
+                before=active.operators,
+            )
             manifest = subject.manifest.with_active(
-                operators=built.operators,
-                accepted_changes=(*active.accepted_changes, f"{now} {'; '.join(differences)}"),
+                operators=built.operators, accepted_changes=(*active.accepted_changes, accepted)
             )
             subject.snapshot.records.write_manifest(manifest)
         return Change(

@@ -111,17 +111,13 @@ def check(stream: "StreamName", result: Verdict) -> None:
 
 def fix(stream: "StreamName", kind: Kind) -> str:
     """Return what to run, or to edit, after a verdict; empty where no action is needed."""
-    if kind == "refused_by_spark":
-        return (
-            f"edit the code back; or tidemill rebuild {stream}, which computes the table again from the sources; or "
-            f"tidemill accept {stream} --change, if Spark is to try it."
-        )
-    if kind == "mixes_state":
-        return (
-            f"edit the code back; or tidemill rebuild {stream}, which computes the table again from the sources; or "
-            f"tidemill accept {stream} --change, to continue with mixed state."
-        )
-    return ""
+    if kind not in ("mixes_state", "refused_by_spark"):
+        return ""
+    purpose = "to continue with mixed state" if kind == "mixes_state" else "to let Spark try it"
+    return (
+        f"edit the code back; or tidemill accept {stream} --change, {purpose}; or tidemill rebuild {stream}, to "
+        "compute the table again from the sources."
+    )
 
 
 def _differences(

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"#\d+")
 _FUNCTION = re.compile(r"^([\w.<>]+)\(")
 _WITH_FUNCTION = ("MapIn", "FlatMapGroups", "FlatMapCoGroups", "TransformWithState")
 _LONGEST = 1_000
-# Stands before every column of a source, so that a join can tell the columns of its sides apart.
+# Stands before every column of a source, so that a join can mark the columns of its sides.
 _BASE = "\x00"
 
 _TIME = r"precisetimestampconversion\((?P<time>.+?), Timestamp(?:NTZ)?Type, LongType\)"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pipelines.streaming.records.stateful_operator import StatefulOperator
+from pipelines.streaming.run.aggregate_functions import kept_aggregates
 from pipelines.streaming.run.columns_of_plan import Scope, Scopes, plain, readable, shown_arguments
 from pipelines.streaming.run.plan_tree import Node, lists, parse_plan
 
@@ -229,7 +230,12 @@ def _aggregate(node: Node, scope: Scope) -> dict[str, str]:
         return {"expressions": shown_arguments(node, scope)}
     keys = [scope.resolve(readable(key)) for key in parsed[0]]
     values = [alias["expression"] if (alias := _ALIAS.match(item)) else item for item in parsed[-1]]
-    aggregates = [value for value in map(scope.resolve, values) if value not in keys]
+    aggregates = dict.fromkeys(
+        scope.resolve(part)
+        for value in values
+        if scope.resolve(value) not in keys
+        for part in kept_aggregates(value)
+    )
     properties = {"group keys": "", "aggregates": ", ".join(aggregates)}
     shown = []
     for key in keys:
