@@ -10,6 +10,7 @@ from orchestration.cli import app
 from pipelines.streaming.errors import ConfigurationError, TerminalError, TransientError
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.stateful_operator import StatefulOperator
+from pipelines.streaming.run.attempts import failure_position
 from tests.orchestration.shop import ORDERS, Shop
 
 BY_CARRIER = StatefulOperator(kind="aggregate", properties={"group keys": "carrier"})
@@ -46,6 +47,13 @@ def now(monkeypatch):
 
 def tidemill(*arguments: str):
     return CliRunner().invoke(app, arguments)
+
+
+def position(shop) -> str:
+    """Return what the failure of the next run depends on."""
+    (orders,) = (stream for stream in shop.target.streams() if stream.name == ORDERS)
+    snapshot = StreamRecords(shop.target.lake, ORDERS).snapshot()
+    return failure_position(orders, snapshot.manifest, snapshot)
 
 
 def test_a_plan_names_operator_values_and_what_to_run(shop, now):
@@ -126,12 +134,14 @@ def test_a_change_is_accepted_once_and_recorded(shop, now):
     assert "aggregate: group keys 'carrier' -> 'origin'" in plan.stdout
     assert tidemill("accept", "shop/orders", "--change").exit_code == 2
     assert tidemill("plan", "shop/orders").exit_code == 1
+    before = position(shop)
 
     done = tidemill("accept", "shop/orders", "--change", "--yes", "--json")
     assert json.loads(done.stdout)["changed"]
     assert tidemill("plan", "shop/orders").exit_code == 0
     active = StreamRecords(shop.target.lake, ORDERS).manifest().active
     assert active.operators == (BY_ORIGIN,)
+    assert position(shop) != before, "a sensor starts the stream again"
     again = tidemill("accept", "shop/orders", "--change", "--yes")
     assert "does not refuse a change of its code" in str(again.exception)
 

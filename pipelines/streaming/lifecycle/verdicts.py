@@ -27,9 +27,11 @@ class CodeChange:
 
     Attributes:
         stream: The stream.
-        kind: The kind of a `Verdict`; or `refused`: the next run refuses the definition, with `error`.
+        kind: `nothing`: the code is the same. `safe`: the state keeps its meaning. `unknown`: it cannot be judged.
+            `mixes_state`, `refused_by_spark`: the next run refuses the code, unless it is accepted. `refused`: the
+            next run refuses the definition, with `error`.
         what: The verdict in one sentence.
-        differences: What differs in the stateful operators.
+        differences: What differs in the stateful operators: `operator`, `name`, `before` and `now` of each.
         error: What the next run would raise; None where it would start.
         fix: What to run or to edit; empty where no action is needed.
         warnings: What is declared and has no effect, a sentence each.
