@@ -81,6 +81,13 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
             Entry("TopicBinding"),
         ),
     },
+    "Changing code": {
+        "pipelines.streaming.lifecycle": (
+            Entry("code_changes"),
+            Entry("CodeChange", ("is_fine",), created=False),
+            Entry("accept_change"),
+        ),
+    },
     "Testing": {
         "pipelines.streaming.testing": (
             Entry(

@@ -8,6 +8,7 @@ import runpy
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -17,6 +18,7 @@ from orchestration import cli
 from pipelines import streaming
 from pipelines.streaming import Pipeline, Stream, testing
 from pipelines.streaming.records import BatchRecord
+from pipelines.streaming.records.stateful_operator import StatefulOperator
 from pipelines.streaming.run.results import StreamResult
 from pipelines.streaming.testing import Scratch
 from tests.orchestration.shop import ORDERS, Shop
@@ -258,11 +260,14 @@ def arguments(tmp_path, monkeypatch):
     (elsewhere / "orders").mkdir(parents=True)
     monkeypatch.setattr("resources.engine.java.find_java", lambda: None)
     monkeypatch.setattr("resources.dev.broker.Broker", InterruptedBroker)
+    deduplicated = SimpleNamespace(operators=(StatefulOperator(kind="deduplicate"),), fingerprint="")
+    monkeypatch.setattr("pipelines.streaming.lifecycle.verdicts.build_now", lambda *_: deduplicated)
     a, b = (_named(handmade.stateful(tmp_path / name, batches)) for name, batches in (("a", 4), ("b", 5)))
     damaged = _named(handmade.stateful(tmp_path / "damaged"))
     handmade.remove(damaged / "state" / "0" / "1" / "4.delta")
     return {
         "run": ["run", "shop/orders"],
+        "plan": ["plan", "shop/orders"],
         "status": ["status", "shop/orders"],
         "check": ["check", "shop/orders"],
         "list": ["list", "shop/orders"],

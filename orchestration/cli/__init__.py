@@ -13,6 +13,7 @@ _SUMMARY = "Run, watch and inspect Structured Streaming pipelines that need no a
 _COMMANDS = {
     "demo": ("demo", "Run the ads pipeline twice on generated events."),
     "run": ("run", "Run the streams that have work to do."),
+    "plan": ("plan", "Show what the code as it is now would do to each stream."),
     "status": ("status", "Show new data, running streams and problems, without starting Spark."),
     "check": ("check", "Evaluate the checks of streams, without starting Spark."),
     "list": ("listing", "List streams, what they read and what they write."),
@@ -20,7 +21,7 @@ _COMMANDS = {
     "backfill": ("backfill", "Compute a range of tables again, beside the live streams."),
     "rebuild": ("rebuild", "Compute streams again from their sources, while the old tables serve."),
     "rewind": ("rewind", "Take the tables and the offsets of a stream back to an earlier batch."),
-    "accept": ("accept", "Accept a new source, a commit upstream, or what a check found."),
+    "accept": ("accept", "Accept a new source, a commit upstream, changed code, or what a check found."),
     "rebind": ("rebind", "Continue a source in another folder, topic or cluster."),
     "rename-source": ("rename_source", "Continue a source under another name."),
     "quarantine": ("quarantine", "Show the records that feeds refused, and replay them."),

@@ -2,12 +2,17 @@
 
 import re
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestration.cli.change import ChangeFlags, StreamArgument, change_stream
+from orchestration.cli.output import progress_console
 from orchestration.cli.target_flags import target_flags
+
+if TYPE_CHECKING:
+    from pipelines.streaming.stream import Stream
+    from resources.target.resolve import ResolvedTarget
 
 app = typer.Typer(add_completion=False)
 
@@ -26,6 +31,12 @@ def accept(
         str | None,
         typer.Option(metavar="UPSTREAM@VERSION", help="Skip this commit, which removed rows: ads/clicks@7."),
     ] = None,
+    change: Annotated[
+        bool,
+        typer.Option(
+            "--change", help="Run the changed code on the state of the old code: see tidemill plan."
+        ),
+    ] = False,
     findings: Annotated[
         bool,
         typer.Option(
@@ -34,7 +45,7 @@ def accept(
     ] = False,
     flags: ChangeFlags,
 ) -> None:
-    """Accept a new source, a commit upstream that removed rows, or what a check has found.
+    """Accept a new source, a commit upstream that removed rows, changed code, or what a check has found.
 
     Exit status: 0 fine, 1 it is not possible, 2 nothing was changed without --yes, 130 interrupted.
     """
@@ -44,14 +55,31 @@ def accept(
 
     resolved, reader = flags.stream(stream)
     commit = _VERSION.fullmatch(version or "")
-    given = (new_source is not None) + (version is not None) + findings
+    given = (new_source is not None) + (version is not None) + findings + change
     if given != 1 or (version is not None and commit is None):
         raise ConfigurationError(
-            "Name what is accepted: --new-source NAME, --version UPSTREAM@VERSION such as ads/clicks@7, or --findings."
+            "Name what is accepted: --new-source NAME, --version UPSTREAM@VERSION such as ads/clicks@7, --change, or "
+            "--findings."
         )
-    change = partial(accept_findings, reader, resolved)
+    if change:
+        _accept_change(resolved, reader, flags)
+        return
+    decision = partial(accept_findings, reader, resolved)
     if new_source is not None:
-        change = partial(accept_new_source, reader, resolved, new_source)
+        decision = partial(accept_new_source, reader, resolved, new_source)
     elif commit is not None:
-        change = partial(accept_version, reader, resolved, StreamName.parse(commit[1]), int(commit[2]))
-    change_stream(change, flags)
+        decision = partial(accept_version, reader, resolved, StreamName.parse(commit[1]), int(commit[2]))
+    change_stream(decision, flags)
+
+
+def _accept_change(target: "ResolvedTarget", stream: "Stream", flags: ChangeFlags) -> None:
+    """Accept the code of a stream, whose query Spark builds."""
+    from pipelines.streaming.lifecycle import accept_change
+    from resources.engine.engine import SparkEngine
+
+    progress_console(quiet=flags.as_json).print("starting Spark ...")
+    engine = SparkEngine(target.spark)
+    try:
+        change_stream(partial(accept_change, stream, target, engine), flags)
+    finally:
+        engine.stop()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.ads import ads
+from pipelines.streaming.lifecycle import code_changes
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch
 from resources.dev import supervised
@@ -105,3 +107,8 @@ def test_ads_on_a_connect_server(remote, tmp_path, engine, streams):
     subprocess.run([sys.executable, "-c", RUN, remote, str(tmp_path), *streams], check=True, timeout=500)
     scratch = Scratch(lake=Lake.at(tmp_path / "lake"), landing=tmp_path / "landing", engine=engine)
     assert_equal(tables(scratch, streams), oracle.expected(scratch.landing))
+    # Both print the same plans, so a stream can move between them.
+    changes = list(code_changes([ads[name] for name in streams], scratch.target, engine))
+    assert [(change.stream, change.error, change.differences) for change in changes] == [
+        (ads[name], None, ()) for name in streams
+    ]

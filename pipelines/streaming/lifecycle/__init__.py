@@ -4,7 +4,12 @@ A change is planned first, and the plan can be printed. It is applied under the 
 the checkpoint that it replaces is copied to the control folder.
 """
 
-from pipelines.streaming.lifecycle.accept import accept_findings, accept_new_source, accept_version
+from pipelines.streaming.lifecycle.accept import (
+    accept_change,
+    accept_findings,
+    accept_new_source,
+    accept_version,
+)
 from pipelines.streaming.lifecycle.backfill import backfill
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.follow import follow_backfills
@@ -17,17 +22,21 @@ from pipelines.streaming.lifecycle.rename_source import rename_source
 from pipelines.streaming.lifecycle.replay import replay
 from pipelines.streaming.lifecycle.replay_plan import Replay
 from pipelines.streaming.lifecycle.rewind import rewind
+from pipelines.streaming.lifecycle.verdicts import CodeChange, code_changes
 
 __all__ = [
     "Change",
+    "CodeChange",
     "Maintenance",
     "Pruning",
     "Quarantine",
     "Replay",
+    "accept_change",
     "accept_findings",
     "accept_new_source",
     "accept_version",
     "backfill",
+    "code_changes",
     "follow_backfills",
     "maintain",
     "prune",

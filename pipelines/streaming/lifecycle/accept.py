@@ -1,4 +1,4 @@
-"""What a run or a check refuses and a person may accept: a new source, a commit upstream, findings of a check."""
+"""What a run or a check refuses and a person may accept: a source, a commit upstream, code, findings of a check."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -8,14 +8,18 @@ from pipelines.streaming.checkpoint.format.source_log import source_folder
 from pipelines.streaming.checks.context import CheckContext
 from pipelines.streaming.checks.exactly_once import compare, newest_position
 from pipelines.streaming.lifecycle.change import Change, changing
+from pipelines.streaming.lifecycle.verdicts import build_now
 from pipelines.streaming.records.checked import Checked
 from pipelines.streaming.records.edits import offsets_of
 from pipelines.streaming.records.manifest import SourceRecord
+from pipelines.streaming.records.stateful_operator import AcceptedChange
+from pipelines.streaming.run import code_change
 from pipelines.streaming.run.guard import append_readings, refused_commits
 from pipelines.streaming.run.source_records import streaming_sources
 
 if TYPE_CHECKING:
     from pipelines.streaming.names import StreamName
+    from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
 
@@ -142,4 +146,49 @@ def accept_version(
             stream=stream.name,
             what=f"Version {version} of {upstream} ({commit.operation}) is accepted, and {stream.name} skips it.",
             effects=tuple(effects),
+        )
+
+
+def accept_change(stream: "Stream", target: "Target", engine: "Engine", *, dry_run: bool = False) -> Change:
+    """Accept code that does not fit the state: the next run continues the state with it.
+
+    Args:
+        stream: The stream, as it is defined now.
+        target: The target.
+        engine: Where the session that builds its query comes from.
+        dry_run: Whether the change is planned only.
+
+    Raises:
+        TerminalError: The next run does not refuse the code.
+        LeaseHeldError: A run holds the stream's lease.
+    """
+    with changing(stream, target, "accept", dry_run=dry_run) as subject:
+        active = subject.manifest.active
+        built = build_now(stream, target, engine, subject.snapshot)
+        verdict = code_change.verdict(active, subject.snapshot.tail, built.operators, built.fingerprint)
+        if verdict.kind not in ("mixes_state", "refused_by_spark"):
+            raise subject.refuse(
+                "its next run does not refuse a change of its code.", "no action is needed; run the stream."
+            )
+        differences = [str(difference) for difference in verdict.differences]
+        effect = (
+            "The next run starts the new code on the state of the old code, which mixes both meanings."
+            if verdict.kind == "mixes_state"
+            else "The next run starts the new code on the state of the old code, and Spark will probably refuse it."
+        )
+        if not dry_run:
+            accepted = AcceptedChange(
+                accepted_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                last_batch=subject.snapshot.last_commit,
+                differences=tuple(differences),
+                before=active.operators,
+            )
+            manifest = subject.manifest.with_active(
+                operators=built.operators, accepted_changes=(*active.accepted_changes, accepted)
+            )
+            subject.snapshot.records.write_manifest(manifest)
+        return Change(
+            stream=stream.name,
+            what="The change of its code is accepted.",
+            effects=(*differences, effect),
         )

@@ -318,7 +318,7 @@ def _rewound(manifest: Manifest, decided: Mapping[str, Any]) -> Manifest:
     }
     return manifest.with_generation(
         replace(
-            active,
+            active.at(decided["batch"]),
             number=decided["generation"],
             began_at=datetime.now(UTC).isoformat(timespec="seconds"),
             why=f"rewind to batch {decided['batch']}",

@@ -10,6 +10,12 @@ from typing import Any, Literal
 from pipelines.streaming.errors import CheckpointError, TerminalError, TidemillError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records.atomic import replace_file
+from pipelines.streaming.records.stateful_operator import (
+    AcceptedChange,
+    StatefulOperator,
+    accepted_from_json,
+    operators_from_json,
+)
 
 SCHEMA_VERSION = 2
 _OLDEST_VERSION = 1
@@ -58,6 +64,9 @@ class Generation:
         confs: The confs that the checkpoint pins, as they were at its first start.
         spark_version: The version that ran last.
         sinks: What each sink's table was written as, by sink name (`Sink.identity`).
+        operators: The stateful operators of the plan that the state belongs to; None where an older Tidemill wrote
+            the manifest, and where the plan could not be read.
+        accepted_changes: The changes of operators that a person has accepted, oldest first.
         output_mode: The output mode of the plan that ran last; None where an older Tidemill wrote the manifest.
         table_id: The id of the main table, which shows when it was replaced by another one.
         ledger_batch: The last batch that has its line in the ledger; -1 before the first.
@@ -75,12 +84,22 @@ class Generation:
     confs: Mapping[str, str] = field(default_factory=dict)
     spark_version: str | None = None
     sinks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    operators: tuple[StatefulOperator, ...] | None = None
+    accepted_changes: tuple[AcceptedChange, ...] = ()
     output_mode: str | None = None
     table_id: str | None = None
     ledger_batch: int = -1
     warnings: tuple[str, ...] = ()
     continues: int | None = None
     first_batch: int = 0
+
+    def at(self, batch: int) -> "Generation":
+        """Return the generation with the operators that the state after one of its batches belongs to."""
+        later = [change for change in self.accepted_changes if change.last_batch >= batch]
+        if not later:
+            return self
+        earlier = tuple(change for change in self.accepted_changes if change.last_batch < batch)
+        return replace(self, operators=later[0].before, accepted_changes=earlier)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +227,13 @@ def _generation(fields: dict[str, Any]) -> Generation:
     # Version 1 had the bindings of feeds as text. They cannot be compared; the next run binds the feeds.
     sources = {name: {} for name in fields.pop("bindings", {})} | fields.pop("sources", {})
     warnings = tuple(fields.pop("warnings", ()))
+    operators, accepted = fields.pop("operators", None), fields.pop("accepted_changes", ())
     return Generation(
-        **fields, warnings=warnings, sources={name: _source(record) for name, record in sources.items()}
+        **fields,
+        warnings=warnings,
+        sources={name: _source(record) for name, record in sources.items()},
+        operators=operators_from_json(operators),
+        accepted_changes=tuple(map(accepted_from_json, accepted)),
     )
 
 

@@ -33,7 +33,8 @@ def failure_position(stream: "Stream", manifest: "Manifest", snapshot: "Snapshot
     """
     tail = None if snapshot is None else [snapshot.next_batch, snapshot.last_commit]
     sources = {name: asdict(source) for name, source in manifest.active.sources.items()}
-    return digest([code_version(stream), manifest.active.number, tail, sources])
+    accepted = [change.accepted_at for change in manifest.active.accepted_changes]
+    return digest([code_version(stream), manifest.active.number, tail, sources, accepted])
 
 
 def pause_after(failures: int) -> timedelta:

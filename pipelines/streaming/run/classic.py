@@ -1,13 +1,23 @@
 """The one module that uses internals of classic Spark; on Spark Connect each has another way."""
 
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
-_EXPRESSION_ID = re.compile(r"#\d+L?")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UNSTABLE = (
+    (re.compile(r"^(.*CollectMetrics .*\]), \d+$", re.MULTILINE), r"\1"),  # the id of a DataFrame
+    (re.compile(r"(?<=\w)@[0-9a-f]{1,8}\b"), ""),
+    (re.compile(r"\blambda ([a-z]+)_\d+#"), r"lambda \1#"),
+    (re.compile(r"#\d+L?"), ""),
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), ""),
+)
+_ALL_FIELDS = 2**31 - 1
+_NOT_NULL = re.compile(r"isnotnull\([^()]*#(\d+)L?(?:-T\d+ms)?\)")
 _ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n== Optimized Logical Plan ==", re.DOTALL)
 
 
@@ -76,8 +86,6 @@ def explained(rows: "DataFrame") -> str:
 def plan_text(rows: "DataFrame", locations: dict[str, str]) -> str:
     """Return the analyzed plan, the same in every process.
 
-    Ids of expressions and nodes are removed, and locations are replaced.
-
     Args:
         rows: Any DataFrame, streaming or not.
         locations: What to write instead of each location.
@@ -88,6 +96,135 @@ def plan_text(rows: "DataFrame", locations: dict[str, str]) -> str:
         explained = rows._explain_string(extended=True)  # type: ignore[operator]  # noqa: SLF001 - the only text there
         analyzed = _ANALYZED.search(explained)
         text = analyzed[1] if analyzed else explained
+    return stable(_located(text, locations))
+
+
+def stable(plan: str) -> str:
+    """Return a plan without what differs in each process: ids, the addresses of objects, the numbers of variables."""
+    for pattern, word in _UNSTABLE:
+        plan = pattern.sub(word, plan)
+    return plan
+
+
+def _located(plan: str, locations: dict[str, str]) -> str:
     for location, word in locations.items():
-        text = text.replace(location, word)
-    return _UUID.sub("", _EXPRESSION_ID.sub("", text))
+        plan = plan.replace(location, word)
+    return plan
+
+
+def full_plan(rows: "DataFrame", locations: dict[str, str]) -> str:
+    """Return the analyzed plan with all columns and with the ids of expressions.
+
+    Args:
+        rows: A streaming DataFrame.
+        locations: What to write instead of each location.
+    """
+    if is_classic(rows.sparkSession):
+        analyzed = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public way to a plan
+        text = str(analyzed.treeString(True, False, _ALL_FIELDS, False, False))
+    else:
+        match = _ANALYZED.search(explained(rows))
+        text = match[1].partition("\n")[2] if match else ""  # the schema comes first
+    return _located(text, locations)
+
+
+def state_types(rows: "DataFrame") -> list[tuple[str, str]]:
+    """Return the name of each stateful node of the optimized plan, and the types of what it keeps.
+
+    The optimizer decides which columns a join keeps, and replaces aggregates by others. Spark compares the types, in
+    their order, with those in the checkpoint; names do not count.
+
+    Returns:
+        The nodes from the sink down; none on Spark Connect, where types are not known.
+    """
+    if not is_classic(rows.sparkSession):
+        return []
+    try:
+        analyzed = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public way to a plan
+        optimizer = rows._jdf.sparkSession().sessionState().optimizer()  # noqa: SLF001
+        catalyst = rows.sparkSession.sparkContext._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]  # noqa: SLF001
+        return list(_typed(optimizer.execute(analyzed.clone()), catalyst))
+    except Exception:  # noqa: BLE001 - types refine a verdict that is sound without them
+        return []
+
+
+def _typed(node: Any, catalyst: Any) -> "Iterator[tuple[str, str]]":
+    """Yield the stateful nodes of a plan in the JVM, with their types."""
+    if not node.isStreaming():
+        return
+    name = str(node.nodeName())
+    if name == "Aggregate":
+        buffers = dict.fromkeys(
+            buffer for part in _each(node.aggregateExpressions()) for buffer in _buffers(part)
+        )
+        yield name, f"{_types(node.groupingExpressions())}; {', '.join(types for _, types in buffers)}"
+    elif name.startswith("Deduplicate"):
+        yield name, _types(node.keys())
+    elif name == "Join" and node.left().isStreaming() and node.right().isStreaming():
+        keys = catalyst.planning.ExtractEquiJoinKeys.unapply(node)
+        key = _types(keys.get()._2()) if keys.isDefined() else ""  # noqa: SLF001 - a tuple of Scala
+        yield name, f"{key}; {_types_of_side(node.left())}; {_types_of_side(node.right())}"
+    elif name == "FlatMapGroupsInPandasWithState":
+        timeout = "" if str(node.timeout().toString()) == "NoTimeout" else ", timeout"
+        state = f"{_described(json.loads(node.stateType().json()))}{timeout}"
+        yield name, f"{_types(node.groupingAttributes())}; {state}"
+    elif name == "GlobalLimit" or name.startswith(("FlatMapGroupsWithState", "TransformWithState")):
+        yield name, ""
+    for child in _each(node.children()):
+        yield from _typed(child, catalyst)
+
+
+def _buffers(expression: Any) -> "Iterator[tuple[str, str]]":
+    """Yield each aggregate function in an expression, with the types that Spark keeps for it."""
+    if str(expression.getClass().getSimpleName()) == "AggregateExpression":
+        yield str(expression.toString()), _types(expression.aggregateFunction().aggBufferAttributes())
+        return
+    for child in _each(expression.children()):
+        yield from _buffers(child)
+
+
+def _types_of_side(node: Any) -> str:
+    """Return the types of the rows that a join keeps of one side."""
+    never_null: set[str] = set()
+    pushable: set[str] = set()
+    side = node
+    # A filter makes columns NOT NULL for the operators above it, unless it is pushed into the source. These two stop
+    # it, and a projection forgets it.
+    while str(side.nodeName()) in ("Filter", "EventTimeWatermark", "CollectMetrics"):
+        if str(side.nodeName()) == "Filter":
+            pushable |= set(_NOT_NULL.findall(str(side.condition().toString())))
+        else:
+            never_null |= pushable
+        side = side.child()
+    return ", ".join(_type(column, never_null) for column in _each(node.output()))
+
+
+def _types(expressions: Any) -> str:
+    return ", ".join(map(_type, _each(expressions)))
+
+
+def _type(expression: Any, never_null: "Collection[str]" = ()) -> str:
+    nullable = bool(expression.nullable()) and not (
+        never_null and str(expression.exprId().id()) in never_null
+    )
+    return _described(json.loads(expression.dataType().json()), nullable=nullable)
+
+
+def _described(kind: Any, *, nullable: bool = True) -> str:
+    """Return a type of Spark's JSON without the names of fields, which do not count."""
+    match kind:
+        case {"type": "struct", "fields": fields}:
+            inner = (_described(field["type"], nullable=field["nullable"]) for field in fields)
+            described = f"struct<{', '.join(inner)}>"
+        case {"type": "array", "elementType": element, "containsNull": contains_null}:
+            described = f"array<{_described(element, nullable=contains_null)}>"
+        case {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": contains_null}:
+            described = f"map<{_described(key)}, {_described(value, nullable=contains_null)}>"
+        case _:
+            described = str(kind)
+    return described if nullable else f"{described} not null"
+
+
+def _each(sequence: Any) -> "Iterator[Any]":
+    """Yield the members of a Scala sequence."""
+    return (sequence.apply(position) for position in range(sequence.size()))

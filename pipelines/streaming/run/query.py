@@ -19,7 +19,9 @@ from pipelines.streaming.columns import (
 )
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.expectations import observed
-from pipelines.streaming.run.classic import explained, plan_text
+from pipelines.streaming.records.stateful_operator import StatefulOperator
+from pipelines.streaming.run.classic import explained, full_plan, plan_text, state_types
+from pipelines.streaming.run.operators import operators_of, with_types
 from pipelines.streaming.run.writer import batch_column
 from pipelines.streaming.sinks import DeltaMerge
 from pipelines.streaming.sources import Feed
@@ -46,6 +48,7 @@ class Query:
         rows: The streaming DataFrame: the output, or for a feed its parsed records.
         output: The columns of the output.
         fingerprint: The fingerprint of the plan and of the function's source.
+        operators: Its stateful operators, the one nearest to the sink first; None where the plan cannot be read.
         ingest: For a feed the function, which runs in foreachBatch after the quarantine.
         warnings: What the plan does that its author may not expect, one sentence each.
     """
@@ -53,6 +56,7 @@ class Query:
     rows: "DataFrame"
     output: "StructType"
     fingerprint: str
+    operators: tuple[StatefulOperator, ...] | None = ()
     ingest: "Callable[..., DataFrame] | None" = None
     warnings: tuple[str, ...] = ()
 
@@ -80,6 +84,7 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
             rows=rows,
             output=output.schema,
             fingerprint=fingerprint(stream, plan_text(rows, locations)),
+            operators=_operators(rows, locations),
             warnings=_checked_joins(stream, rows),
         )
     records = next(iter(inputs.values()))
@@ -103,6 +108,11 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         fingerprint=fingerprint(stream, text),
         ingest=stream.function,
     )
+
+
+def _operators(rows: "DataFrame", locations: dict[str, str]) -> tuple[StatefulOperator, ...] | None:
+    operators = operators_of(full_plan(rows, locations))
+    return with_types(operators, state_types(rows)) if operators else operators
 
 
 def fingerprint(stream: "Stream", plan: str) -> str:

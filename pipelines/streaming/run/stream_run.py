@@ -20,14 +20,23 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import Tail, read_tail_or_empty
-from pipelines.streaming.errors import CanceledError, TerminalError, TidemillError
+from pipelines.streaming.errors import CanceledError, TidemillError
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import BatchRecord, Snapshot
 from pipelines.streaming.records.edits import Edits
 from pipelines.streaming.records.lease import Lease
 from pipelines.streaming.records.manifest import SourceRecord
 from pipelines.streaming.records.pins import Pins
-from pipelines.streaming.run import classic, new_readers, query, relocation, repair, rewound, tables
+from pipelines.streaming.run import (
+    classic,
+    code_change,
+    new_readers,
+    query,
+    relocation,
+    repair,
+    rewound,
+    tables,
+)
 from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.guard import check_edges
 from pipelines.streaming.run.live import Live, expected_batches
@@ -37,9 +46,9 @@ from pipelines.streaming.run.read_commits import with_read_commits
 from pipelines.streaming.run.recorder import Recorder
 from pipelines.streaming.run.results import Outcome, StreamResult
 from pipelines.streaming.run.unread_files import check_unread_files
+from pipelines.streaming.run.versions import current_versions
 from pipelines.streaming.run.writer import BatchWriter
 from pipelines.streaming.sinks.sink import CommitMetadata
-from pipelines.streaming.sources import DeltaSource, StreamReading
 from pipelines.streaming.sources.source import SourceContext
 from pipelines.streaming.target import Target
 
@@ -143,7 +152,7 @@ class StreamRun:
         if planned_only:
             return
         self._pass_restores(spark, confs)
-        self._execute(spark, confs, self._current_versions(), once=False)
+        self._execute(spark, confs, current_versions(self.stream, self.target.lake), once=False)
         check_edges(self.stream, lake, self._tail(), self._sources)
 
     def _pass_restores(self, spark: "SparkSession", confs: dict[str, str]) -> None:
@@ -174,7 +183,7 @@ class StreamRun:
                 self.lease.check()
                 repair.schedule_batch(self._checkpoint, tail, self._snapshot.records.control)
             elif start.kind == "repeat_batch":
-                pins = self._current_versions()
+                pins = current_versions(self.stream, self.target.lake)
                 before = self._snapshot.records.pins()
                 if before is not None and before.first_batch <= start.batch_id:
                     pins |= before.versions
@@ -188,6 +197,8 @@ class StreamRun:
         starts = new_readers.starting_points(self.stream, self.target.lake, self._tail(), self._sources)
         built = query.build(self.stream, SourceContext(spark, self.target, pins, starts), generation.number)
         classic.check_supported(built.rows, self.stream.query.output_mode)
+        result = code_change.verdict(generation, self._tail(), built.operators, built.fingerprint)
+        code_change.check(self.stream.name, result)
         for sink in self.stream.sinks:
             tables.check_table(sink, self._snapshot.records.table(sink.name), built.output)
         relocation.follow(self._snapshot, self._sources)
@@ -206,38 +217,13 @@ class StreamRun:
                 **{sink.name: sink.identity for sink in self.stream.sinks},
             },
             fingerprint=built.fingerprint,
+            operators=built.operators,
             output_mode=self.stream.query.output_mode,
             warnings=built.warnings,
             spark_version=spark.version,
             confs=self._recorder.generation.confs or query.pinned_confs(confs),
         )
         return built
-
-    def _current_versions(self) -> dict[str, int]:
-        """Return the newest Delta version of each static reading.
-
-        Raises:
-            TerminalError: A table that is read does not exist yet.
-        """
-        pins = {}
-        for name, source in self.stream.sources.items():
-            if isinstance(source, StreamReading):
-                version = delta_log.latest_version(self.target.lake.table(source.stream))
-                fix = f"tidemill run +{self.stream.name}"
-            elif isinstance(source, DeltaSource):
-                version = delta_log.latest_version(Path(source.path))
-                fix = "correct the path, or create the table."
-            else:
-                continue
-            if version is None:
-                raise TerminalError(
-                    f"it reads {source.describe()}, and that table does not exist yet.",
-                    stream=self.stream.name,
-                    fix=fix,
-                )
-            if not source.streaming:
-                pins[name] = version
-        return pins
 
     def _execute(
         self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int], *, once: bool

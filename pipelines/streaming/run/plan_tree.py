@@ -1,0 +1,105 @@
+"""The analyzed plan of a query as a tree of nodes, parsed from the string that Spark prints.
+
+The string is the only form that classic Spark and Spark Connect share, so a stream that moves from one to the other
+keeps the meaning that was recorded.
+"""
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+_PREFIX = re.compile(r"^[ :]*[+:]- ")
+_NODE = re.compile(r"^['~!]*(?P<name>[\w$]+) ?(?P<arguments>.*)$", re.DOTALL)
+_BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
+_INDENT = 3
+
+
+@dataclass(eq=False)
+class Node:
+    """A node of a plan.
+
+    Attributes:
+        name: The operator: `Project`, `Aggregate`, ...
+        arguments: What Spark prints behind it.
+        children: Its inputs.
+        inner: The plans of subqueries in its expressions.
+    """
+
+    name: str
+    arguments: str
+    children: "list[Node]" = field(default_factory=list)
+    inner: "list[Node]" = field(default_factory=list)
+
+    @cached_property
+    def streaming(self) -> bool:
+        """Whether it has a streaming source."""
+        if not self.children:
+            return self.name.startswith("Streaming")
+        return any(child.streaming for child in self.children)
+
+
+def parse_plan(plan: str) -> Node | None:
+    """Return the root of a plan; None where there is no plan.
+
+    Args:
+        plan: The plan as Spark prints it, one node per line.
+    """
+    lines: list[str] = []
+    for line in plan.strip("\n").split("\n"):
+        # A line without a branch continues a literal that has a line break.
+        if lines and not _PREFIX.match(line):
+            lines[-1] += f"\n{line}"
+        else:
+            lines.append(line)
+    path: list[tuple[int, Node]] = []
+    root: Node | None = None
+    for line in lines:
+        prefix = _PREFIX.match(line)
+        depth = len(prefix[0]) if prefix else 0
+        match = _NODE.match(line[depth:])
+        if match is None:
+            continue
+        node = Node(match["name"], match["arguments"])
+        while path and path[-1][0] >= depth:
+            path.pop()
+        if path:
+            parent_depth, parent = path[-1]
+            (parent.children if depth == parent_depth + _INDENT else parent.inner).append(node)
+        else:
+            root = node
+        path.append((depth, node))
+    return root
+
+
+def lists(arguments: str) -> list[list[str]] | None:
+    """Return the lists in brackets outside of all other brackets, each split into its items.
+
+    Returns:
+        The lists, or None where brackets do not match, as in a literal with a bracket.
+    """
+    lists: list[list[str]] = []
+    depth = 0
+    start = 0
+    for position, character in enumerate(arguments):
+        if depth == 0 and character == "[":
+            start = position + 1
+        depth += _BRACKETS.get(character, 0)
+        if depth < 0:
+            return None
+        if depth == 0 and character == "]":
+            lists.append(split(arguments[start:position]))
+    return lists if depth == 0 else None
+
+
+def split(items: str) -> list[str]:
+    """Split at the commas outside of all brackets."""
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(items):
+        depth += _BRACKETS.get(character, 0)
+        if depth == 0 and items.startswith(", ", position):
+            parts.append(items[start:position])
+            start = position + 2
+    # A relation lists its columns without a space behind the comma, and names have no commas there.
+    if len(parts) == 0 and re.fullmatch(r"[^(\[]+#\d+L?(?:,[^(\[,]+#\d+L?)+", items):
+        return items.split(",")
+    return [*parts, items[start:]] if items else []
