@@ -137,7 +137,7 @@ def test_a_table_that_does_not_exist_yet_has_a_path_and_no_columns(specs, tmp_pa
 def test_tables_are_opened_side_by_side(tmp_path, monkeypatch):
     both = Barrier(2)
 
-    def opened(name, lake):
+    def opened(name, _lake):
         if name.stream in ("clicks", "people"):
             both.wait(timeout=10)  # breaks unless the other table is being opened, too
         return {}
@@ -145,7 +145,9 @@ def test_tables_are_opened_side_by_side(tmp_path, monkeypatch):
     monkeypatch.setattr("orchestration.translator.definition_metadata", opened)
     pipeline = Pipeline("pair")
     for name in ("clicks", "people"):
-        pipeline.stream(source=Feed(name, from_json("n INT")), sink=DeltaAppend(), name=name)(lambda rows: rows)
+        pipeline.stream(source=Feed(name, from_json("n INT")), sink=DeltaAppend(), name=name)(
+            lambda rows: rows
+        )
     assert len(stream_specs(pipeline, StreamTranslator(), target(tmp_path))) == 2
 
 
