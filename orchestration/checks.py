@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, MetadataValue
 
-from pipelines.streaming.checks.evaluation import check_names, evaluate
+from pipelines.streaming.checks.evaluation import check_names, evaluate, evaluate_after_run
 from pipelines.streaming.checks.expectations import consequence
 
 if TYPE_CHECKING:
@@ -62,9 +62,6 @@ def check_results(
 ) -> Iterator[AssetCheckResult]:
     """Yield the results of a stream's checks, after a run or without one.
 
-    A busy or skipped stream has none. A failed stream has no result of an expectation, other than the one that
-    stopped it: the others were not evaluated.
-
     Args:
         stream: The stream.
         key: Its asset key.
@@ -74,14 +71,11 @@ def check_results(
         names: The checks; None for all.
         streams: All streams of the pipeline by name.
     """
-    if result is not None and result.outcome in ("busy", "skipped"):
-        return
-    failed = result is not None and result.outcome not in ("updated", "idle")
-    stopping = None if result is None or result.error is None else result.error.rule
-    rules = {rule.name for rule in stream.expect}
-    for check in evaluate(stream, target, now, result=result, names=names, streams=streams):
-        if not failed or check.name not in rules or check.name == stopping:
-            yield as_dagster(check, key)
+    if result is None:
+        checks = evaluate(stream, target, now, names=names, streams=streams)
+    else:
+        checks = evaluate_after_run(stream, target, now, result, names=names, streams=streams)
+    yield from (as_dagster(check, key) for check in checks)
 
 
 def as_dagster(check: "CheckResult", key: AssetKey) -> AssetCheckResult:

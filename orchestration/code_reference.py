@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,21 @@ def code_reference(stream: "Stream") -> dict[str, CodeReferencesMetadataValue]:
     `link_code_references_to_git` of Dagster turns it into a link to a repository.
     """
     code = underlying(stream.function).code
-    if not inspect.iscode(code) or not Path(code.co_filename).is_file():
+    file = _file(code.co_filename) if inspect.iscode(code) else None
+    if not inspect.iscode(code) or file is None:
         return {}
     with warnings.catch_warnings():  # one per stream otherwise, at each load of the code location
         warnings.simplefilter("ignore", BetaWarning)
         reference = LocalFileCodeReference(
-            file_path=str(Path(code.co_filename).resolve()),
+            file_path=file,
             line_number=code.co_firstlineno,
             label=stream.declared_at,
         )
         return {"dagster/code_references": CodeReferencesMetadataValue(code_references=[reference])}
+
+
+@lru_cache(maxsize=1024)
+def _file(name: str) -> str | None:
+    """Return the absolute path of a file of code; None where it is no file."""
+    path = Path(name)
+    return str(path.resolve()) if path.is_file() else None

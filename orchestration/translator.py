@@ -1,6 +1,7 @@
 """How streams, and the external data that they read, become Dagster assets."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,14 @@ from pipelines.streaming.sources import StreamReading
 from pipelines.streaming.target import TopicBinding
 
 if TYPE_CHECKING:
+    from orchestration.metadata import Metadata
     from pipelines.streaming import Pipeline
     from pipelines.streaming.names import StreamName
     from pipelines.streaming.sources import Source
     from pipelines.streaming.target import Target
 
 EXTERNAL_GROUP = "sources"
+_THREADS = 8
 SOURCE = "tidemill/source"
 STREAM = "tidemill/stream"
 """The metadata entry with the name of an asset's stream, whatever key a translator has given to the asset."""
@@ -37,12 +40,14 @@ class StreamData:
             stream is needed, as a dependency of another pipeline.
         kinds: The kinds of the external data that it reads: `kafka`, `file` or `deltalake`; likewise.
         target: The target; None where assets are created without one.
+        table: Metadata of its table as it is now: its path, and its columns once it exists; empty likewise.
     """
 
     stream: "Stream"
     inputs: tuple[AssetKey, ...] = ()
     kinds: frozenset[str] = frozenset()
     target: "Target | None" = None
+    table: "Metadata" = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +105,7 @@ class StreamTranslator:
             owners=stream.owners,
             tags=stream.tags,
             code_version=code_version(stream),
-            metadata={
-                **code_reference(stream),
-                **({} if data.target is None else definition_metadata(stream.name, data.target.lake)),
-            },
+            metadata={STREAM: str(stream.name), **code_reference(stream), **data.table},
             skippable=True,
         )
 
@@ -116,24 +118,48 @@ def stream_specs(
     A stream is declared after the streams that it reads, so their keys are known.
     """
     specs: dict[StreamName, AssetSpec] = {}
-    for stream in pipeline:
-        inputs: dict[AssetKey, None] = {}
-        kinds: set[str] = set()
-        for source in stream.sources.values():
-            if source.upstream in specs:
-                inputs[specs[source.upstream].key] = None
-                continue
-            if isinstance(source, StreamReading):
-                inputs[_key_elsewhere(source, translator, target)] = None
-                continue
-            for data in external_data(source, target):
-                inputs[translator.get_asset_spec(data).key] = None
-                kinds |= {data.kind} if data.kind else set()
-        spec = translator.get_asset_spec(
-            StreamData(stream=stream, inputs=tuple(inputs), kinds=frozenset(kinds), target=target)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        # Opening a table takes longer than all else about a stream, and most of that time without Python's lock.
+        tables = (
+            {}
+            if target is None
+            else {s.name: pool.submit(definition_metadata, s.name, target.lake) for s in pipeline}
         )
-        specs[stream.name] = spec.merge_attributes(metadata={STREAM: str(stream.name)})
+        for stream in pipeline:
+            inputs, kinds = _inputs(stream, specs, translator, target)
+            spec = translator.get_asset_spec(
+                StreamData(
+                    stream=stream,
+                    inputs=inputs,
+                    kinds=kinds,
+                    target=target,
+                    table=tables[stream.name].result() if stream.name in tables else {},
+                )
+            )
+            # A translator may build a spec of its own. A copy of every other one takes as long as the original.
+            known = STREAM in spec.metadata
+            specs[stream.name] = spec if known else spec.merge_attributes(metadata={STREAM: str(stream.name)})
     return specs
+
+
+def _inputs(
+    stream: "Stream",
+    specs: "Mapping[StreamName, AssetSpec]",
+    translator: StreamTranslator,
+    target: "Target | None",
+) -> tuple[tuple[AssetKey, ...], frozenset[str]]:
+    """Return the assets that a stream reads, and the kinds of those that no stream writes."""
+    inputs: dict[AssetKey, None] = {}
+    kinds: set[str] = set()
+    for source in stream.sources.values():
+        if isinstance(source, StreamReading):
+            own = specs.get(source.stream)
+            inputs[_key_elsewhere(source, translator, target) if own is None else own.key] = None
+            continue
+        for data in external_data(source, target):
+            inputs[translator.get_asset_spec(data).key] = None
+            kinds |= {data.kind} if data.kind else set()
+    return tuple(inputs), frozenset(kinds)
 
 
 def stream_keys(

@@ -11,7 +11,7 @@ from typing import Self
 
 import pytest
 
-from orchestration.cli.run import as_document
+from orchestration.cli.run_results import as_document
 from pipelines.streaming.errors import TerminalError, TransientError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.run.results import StreamResult

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
-_COLORS: "Mapping[Status, str]" = {
+COLORS: "Mapping[Status, str]" = {
     "pass": "green",
     "warn": "yellow",
     "error": "red",
@@ -69,16 +69,18 @@ def as_document(name: "StreamName", results: "Sequence[CheckResult]", never_run:
     return {
         "stream": str(name),
         "never_run": never_run,
-        "checks": [
-            {
-                "check": result.name,
-                "status": result.status,
-                "severity": result.severity,
-                "summary": result.summary,
-                "numbers": dict(result.numbers),
-            }
-            for result in results
-        ],
+        "checks": [check_document(result) for result in results],
+    }
+
+
+def check_document(result: "CheckResult") -> dict[str, Any]:
+    """Return the result of a check as `check --json` and `run --json` print it."""
+    return {
+        "check": result.name,
+        "status": result.status,
+        "severity": result.severity,
+        "summary": result.summary,
+        "numbers": dict(result.numbers),
     }
 
 
@@ -107,7 +109,7 @@ def _print(results: "Results", never_run: "set[StreamName]", target: "ResolvedTa
             table.add_row(
                 "" if number else escape(str(name)),
                 result.name,
-                f"[{_COLORS[result.status]}]{result.status}[/]",
+                f"[{COLORS[result.status]}]{result.status}[/]",
                 escape(result.summary),
             )
     console = output_console(STREAMS_WIDTH)

@@ -2,6 +2,7 @@
 
 import math
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -12,13 +13,12 @@ from typer.core import TyperCommand
 from orchestration.cli.interrupt import exit_interrupted, interruptible
 from orchestration.cli.output import EXIT_PROBLEM, print_json, progress_console
 from orchestration.cli.target_flags import StreamFlags, target_flags
-from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from rich.console import Console
-
+    from pipelines.streaming.checks import CheckResult
+    from pipelines.streaming.names import StreamName
     from pipelines.streaming.run.results import StreamResult
     from pipelines.streaming.stream import Stream
     from resources.target.resolve import ResolvedTarget
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 _FOREVER = "forever"
-
-_COLORS = {
-    "updated": "green",
-    "idle": "bright_black",
-    "busy": "yellow",
-    "failed": "red",
-    "skipped": "yellow",
-    "canceled": "yellow",
-}
 
 
 class _RunCommand(TyperCommand):
@@ -65,7 +56,8 @@ def run(
 ) -> None:
     """Run the selected streams that have work to do, in dependency order.
 
-    A stream that another run holds is busy, which is no failure: that run does its work.
+    A stream that another run holds is busy, which is no failure: that run does its work. The checks of the streams
+    that ran are evaluated; those that fail are printed at the end and do not change the exit status.
 
     Exit status: 0, 1 if a stream failed or was skipped, 2 if the settings are wrong, 130 if interrupted.
     """
@@ -74,14 +66,19 @@ def run(
     run_id = new_run_id()
     if seconds:
         _wait(target, streams, seconds, quiet=flags.as_json)
-    results, interrupted = run_streams(target, streams, run_id=run_id, parallel=parallel, quiet=flags.as_json)
+    finished = run_streams(target, streams, run_id=run_id, parallel=parallel, quiet=flags.as_json)
     try:
         if flags.as_json:
-            print_json(target=target.name, run_id=run_id, streams=[as_document(result) for result in results])
+            from orchestration.cli.run_results import as_document
+
+            documents = [
+                as_document(result, finished.checks.get(result.stream)) for result in finished.results
+            ]
+            print_json(target=target.name, run_id=run_id, streams=documents)
     finally:
-        if interrupted:  # the program that reads the pipe may have been interrupted, too
+        if finished.interrupted:  # the program that reads the pipe may have been interrupted, too
             exit_interrupted()
-    if any(result.outcome in ("failed", "skipped") for result in results):
+    if any(result.outcome in ("failed", "skipped") for result in finished.results):
         raise typer.Exit(EXIT_PROBLEM)
 
 
@@ -111,17 +108,30 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that has ended.
+
+    Attributes:
+        results: The results of its streams.
+        checks: The results of the checks of the streams that did something.
+        interrupted: Whether it was interrupted.
+    """
+
+    results: "list[StreamResult]"
+    checks: "Mapping[StreamName, tuple[CheckResult, ...]]"
+    interrupted: bool
+
+
 def run_streams(
     target: "ResolvedTarget", streams: "Sequence[Stream]", *, run_id: str, parallel: int | None, quiet: bool
-) -> "tuple[list[StreamResult], bool]":
-    """Run streams and print each result when its stream ends.
+) -> Finished:
+    """Run streams, and print each result when its stream ends and the checks that failed at the end.
 
     An interrupt cancels the streams that have not ended. Spark then ends with the process.
-
-    Returns:
-        The results, and whether the run was interrupted.
     """
     from orchestration.cli.live_view import LiveView
+    from orchestration.cli.run_results import print_failed_checks, print_result
     from pipelines.streaming.run.pipeline_run import PipelineRun
     from resources.engine.engine import SparkEngine
 
@@ -130,7 +140,9 @@ def run_streams(
     pipeline_run = PipelineRun(streams, target=target, engine=engine, run_id=run_id, max_parallel=parallel)
     view = LiveView(console, pipeline_run.live.streams)
     width = max((len(str(stream.name)) for stream in streams), default=0)
-    printed = 0
+    known = {stream.name: stream for stream in target.streams()} | {s.name: s for s in streams}
+    checks: dict[StreamName, tuple[CheckResult, ...]] = {}
+    printed, interrupted = 0, False
     try:
         with (
             interruptible(),
@@ -138,80 +150,23 @@ def run_streams(
             closing(pipeline_run.iter_results(on_wait=view.update)) as results,
         ):
             for result in results:
-                _print_result(result, width, console)
+                print_result(result, width, console)
                 printed += 1
+                if result.outcome in ("updated", "failed"):
+                    checks[result.stream] = _checks(result, known, target)
             engine.stop()
     except KeyboardInterrupt:
+        interrupted = True
         for result in pipeline_run.finished[printed:]:
-            _print_result(result, width, console)
-        return pipeline_run.finished, True
-    return pipeline_run.finished, False
+            print_result(result, width, console)
+    print_failed_checks(checks, width, console)
+    return Finished(pipeline_run.finished, checks, interrupted)
 
 
-def _print_result(result: "StreamResult", width: int, console: "Console") -> None:
-    from rich.markup import escape
+def _checks(
+    result: "StreamResult", streams: "Mapping[StreamName, Stream]", target: "ResolvedTarget"
+) -> "tuple[CheckResult, ...]":
+    """Evaluate the checks of a stream that has just ended, while the others continue."""
+    from pipelines.streaming.checks.evaluation import evaluate_after_run
 
-    console.print(line(result, width), soft_wrap=True)
-    for warning in result.warnings:
-        console.print(f"[yellow] warning[/]  {result.stream!s:<{width}}  {escape(warning)}", soft_wrap=True)
-
-
-def line(result: "StreamResult", width: int) -> str:
-    """Return one result as a line for people, in rich's markup.
-
-    Args:
-        result: The result.
-        width: The width of the column of streams.
-    """
-    from rich.markup import escape
-
-    head = f"[{_COLORS[result.outcome]}]{result.outcome:>8}[/]  {result.stream!s:<{width}}"
-    if result.outcome == "canceled":
-        committed = f", {counted(len(result.batches), 'batch')} committed" if result.batches else ""
-        return f"{head}  the run was interrupted{committed}"
-    if result.error is not None:
-        return f"{head}  {escape(str(result.error).removeprefix(f'{result.stream}: '))}"
-    if result.outcome != "updated":
-        return f"{head}  {result.reason}"
-    parts = [f"{result.total('rows_read'):,} read", f"{result.total('rows_written'):,} written"]
-    for count, unit in (
-        (result.total("rows_quarantined"), "quarantined"),
-        (result.total("rows_dropped"), "dropped"),
-    ):
-        if count:
-            parts.append(f"{count:,} {unit}")
-    if result.late.count:
-        parts.append(counted(result.late.count, f"late {result.late.unit.removesuffix('s')}"))
-    return f"{head}  {', '.join(parts)}, {counted(len(result.batches), 'batch')}, {result.seconds:.1f} s"
-
-
-def as_document(result: "StreamResult") -> dict[str, Any]:
-    """Return one result as `run --json` prints it."""
-    from pipelines.streaming.run.batch_record import iso
-
-    error = result.error
-    return {
-        "stream": str(result.stream),
-        "outcome": result.outcome,
-        "reason": result.reason,
-        "batches": len(result.batches),
-        "rows_read": result.total("rows_read"),
-        "rows_written": result.total("rows_written"),
-        "rows_quarantined": result.total("rows_quarantined"),
-        "rows_dropped": result.total("rows_dropped"),
-        "late": {"count": result.late.count, "unit": result.late.unit},
-        "watermark": None if result.watermark_ms is None else iso(result.watermark_ms),
-        "seconds": result.seconds,
-        "table_version": result.table_version,
-        "warnings": list(result.warnings),
-        "error": None
-        if error is None
-        else {
-            "type": type(error).__name__,
-            "transient": error.transient,
-            "what": error.what,
-            "lost": error.lost,
-            "fix": error.fix,
-            "class": error.error_class,
-        },
-    }
+    return evaluate_after_run(streams[result.stream], target, datetime.now(UTC), result, streams=streams)

@@ -1,13 +1,24 @@
 """What `tidemill run` prints per stream."""
 
+import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
 import pytest
 from rich.text import Text
+from typer.testing import CliRunner
 
-from orchestration.cli.run import line
+from orchestration.cli.run import app
+from orchestration.cli.run_results import line
+from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
+from pipelines.streaming.checks.evaluation import evaluate_after_run
 from pipelines.streaming.errors import CanceledError, TerminalError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import BatchRecord, Late
+from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.run.results import StreamResult
+from pipelines.streaming.target import Target
+from tests.orchestration.shop import ORDERS, Shop
 
 NAME = StreamName("shop", "orders")
 
@@ -54,3 +65,69 @@ def test_an_error_is_text_not_markup_and_names_the_stream_once():
 @pytest.mark.parametrize(("outcome", "reason"), [("idle", "nothing new"), ("skipped", "a did not succeed")])
 def test_a_stream_that_did_not_run_with_its_reason(outcome, reason):
     assert printed(outcome=outcome, reason=reason) == f"{outcome} shop/orders {reason}"
+
+
+@pytest.fixture
+def ran(tmp_path, monkeypatch):
+    """Return a function that runs the command on a lake without the table of `orders`, with a given result."""
+    shop = Shop.make(tmp_path, monkeypatch)
+    shop.has_run("a.json")
+
+    def run(*arguments: str, outcome: str = "updated", **fields):
+        result = StreamResult(stream=ORDERS, outcome=outcome, **fields)
+
+        class Run:
+            """A run of that stream that needs no JVM."""
+
+            live = SimpleNamespace(streams=())
+            finished = (result,)
+
+            def __init__(self, *_arguments, **_named):
+                pass
+
+            def iter_results(self, **_named):
+                yield result
+
+        monkeypatch.setattr("pipelines.streaming.run.pipeline_run.PipelineRun", Run)
+        return CliRunner().invoke(app, ["shop/orders", *arguments])
+
+    return run
+
+
+def test_a_failed_check_is_printed_after_the_streams_and_exits_0(ran):
+    done = ran(batches=batches(1, rows_read=1))
+    lines = [" ".join(line.split()) for line in done.stderr.splitlines()]
+    assert done.exit_code == 0
+    assert lines[0].startswith("updated shop/orders 1 read")
+    assert lines[1].startswith("error shop/orders exactly_once: ")
+    assert "The table orders is missing" in lines[1]
+
+
+def test_the_json_has_every_check_of_a_stream_that_ran(ran):
+    (stream,) = json.loads(ran("--json").stdout)["streams"]
+    statuses = {check["check"]: check["status"] for check in stream["checks"]}
+    assert statuses["exactly_once"] == "error"
+    assert statuses["backlog"] == "pass"
+
+
+@pytest.mark.parametrize("outcome", ["idle", "busy", "skipped"])
+def test_a_stream_that_did_not_run_has_no_checks(ran, outcome):
+    done = ran("--json", outcome=outcome)
+    (stream,) = json.loads(done.stdout)["streams"]
+    assert stream["checks"] is None
+
+
+def test_an_unfinished_stream_has_the_result_of_the_rule_that_stopped_it_only(tmp_path):
+    @Pipeline("p").stream(
+        source=Feed("f", from_json("n INT")),
+        sink=DeltaAppend(),
+        expect=[Expect(name, "n > 0", on_violation="fail") for name in ("first", "second")],
+    )
+    def stream(rows):
+        return rows
+
+    error = TerminalError("no", stream=stream.name, rule="second")
+    result = StreamResult(stream=stream.name, outcome="failed", error=error)
+    target = Target(name="t", lake=Lake(tmp_path), default_binding=tmp_path / "landing")
+    checks = evaluate_after_run(stream, target, datetime.now(UTC), result)
+    assert {check.name for check in checks} & {"first", "second"} == {"second"}

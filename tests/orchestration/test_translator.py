@@ -4,9 +4,10 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from threading import Barrier
 
 import pytest
-from dagster import AssetKey, Definitions
+from dagster import AssetKey, AssetSpec, Definitions
 
 from orchestration.assets import streaming_assets, streaming_resources
 from orchestration.translator import ExternalData, StreamTranslator, external_assets, stream_specs
@@ -131,6 +132,32 @@ def test_a_table_that_does_not_exist_yet_has_a_path_and_no_columns(specs, tmp_pa
     assert metadata["dagster/table_name"] == "shop.clicks"
     assert metadata["dagster/uri"] == (tmp_path / "tables/shop/clicks").as_uri()
     assert "dagster/column_schema" not in metadata
+
+
+def test_tables_are_opened_side_by_side(tmp_path, monkeypatch):
+    both = Barrier(2)
+
+    def opened(name, _lake):
+        if name.stream in ("clicks", "people"):
+            both.wait(timeout=10)  # breaks unless the other table is being opened, too
+        return {}
+
+    monkeypatch.setattr("orchestration.translator.definition_metadata", opened)
+    pipeline = Pipeline("pair")
+    for name in ("clicks", "people"):
+        pipeline.stream(source=Feed(name, from_json("n INT")), sink=DeltaAppend(), name=name)(
+            lambda rows: rows
+        )
+    assert len(stream_specs(pipeline, StreamTranslator(), target(tmp_path))) == 2
+
+
+def test_a_translator_that_builds_its_own_specs_keeps_the_name_of_the_stream():
+    class Own(StreamTranslator):
+        def get_asset_spec(self, data):
+            return AssetSpec(super().get_asset_spec(data).key)
+
+    by_name = stream_specs(shop(), Own(), None)
+    assert {str(name) for name in by_name} == {spec.metadata["tidemill/stream"] for spec in by_name.values()}
 
 
 def test_each_external_source_is_one_asset(tmp_path):

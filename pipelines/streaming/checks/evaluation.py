@@ -85,6 +85,38 @@ def evaluate(
     return results
 
 
+def evaluate_after_run(
+    stream: "Stream",
+    target: "Target",
+    now: "datetime",
+    result: "StreamResult",
+    *,
+    names: Collection[str] | None = None,
+    streams: "Mapping[StreamName, Stream] | None" = None,
+) -> tuple[CheckResult, ...]:
+    """Evaluate checks of a stream that a run has just finished with.
+
+    A busy or skipped stream has none. A failed stream has no result of an expectation, other than the one that
+    stopped it: the others were not evaluated.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        now: The current time.
+        result: What the run has done to the stream.
+        names: The checks; None for all.
+        streams: All streams of the target by name, to follow an event to its origin.
+    """
+    if result.outcome in ("busy", "skipped"):
+        return ()
+    checks = evaluate(stream, target, now, result=result, names=names, streams=streams)
+    if result.outcome in ("updated", "idle"):
+        return checks
+    stopping = None if result.error is None else result.error.rule
+    not_evaluated = {rule.name for rule in stream.expect} - {stopping}
+    return tuple(check for check in checks if check.name not in not_evaluated)
+
+
 def _check_names(stream: "Stream") -> Iterator[str]:
     yield from ("checkpoint_sound", "exactly_once")
     if has_watermark(stream):

@@ -5,11 +5,11 @@ pins are asked for here and computed nowhere else.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import Tail, read_tail_or_empty
+from pipelines.streaming.lazy import lazy
 from pipelines.streaming.names import MAIN_SINK, StreamName
 from pipelines.streaming.records.checked import Checked, read_checked, write_checked
 from pipelines.streaming.records.lake import Lake
@@ -80,9 +80,9 @@ class Snapshot:
         """The watermark of the next batch, milliseconds since the epoch; None without one."""
         return self.tail.next_watermark_ms
 
-    @cached_property
+    @lazy
     def main_table(self) -> SinkTable | None:
-        """The main table; None where there is none yet."""
+        """Return the main table; None where there is none yet."""
         return self.records.sink_table(self.tail.query_id)
 
     @property
