@@ -7,6 +7,7 @@ from dagster import Definitions, MetadataValue, in_process_executor, load_from_d
 
 from orchestration.alerts import alert_sensors
 from orchestration.assets import checks_job, pipeline_job, streaming_resources
+from orchestration.backfills import backfill_job
 from orchestration.location import CodeLocation
 from orchestration.maintenance import maintenance_job, maintenance_schedule
 from orchestration.schedules import schedules
@@ -34,7 +35,11 @@ defs = location.merged(
             for pipeline in pipelines
             for job in (pipeline_job, checks_job)
         ]
-        + [maintenance_job(pipeline, location.keys_of(pipeline), target=target) for pipeline in pipelines],
+        + [
+            job(pipeline, location.keys_of(pipeline), target=target)
+            for pipeline in pipelines
+            for job in (maintenance_job, backfill_job)
+        ],
         sensors=[
             backlog_sensor(pipeline, location.keys_of(pipeline), target=target, running=target.automation)
             for pipeline in pipelines

@@ -271,6 +271,7 @@ def arguments(tmp_path, monkeypatch):
         "status": ["status", "shop/orders"],
         "check": ["check", "shop/orders"],
         "list": ["list", "shop/orders"],
+        "operations": ["operations"],
         "rebuild": ["rebuild", "shop/orders", "--dry-run"],
         "quarantine": ["quarantine", "show"],
         "replay": ["quarantine", "replay", "--lake", tmp_path / "empty"],

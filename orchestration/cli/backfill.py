@@ -1,12 +1,12 @@
 """`tidemill backfill`: a range of streams' tables is computed again, beside the live streams."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestration.cli.changes import ReplayFlags, replay
-from orchestration.cli.target_flags import all_streams, target_flags
+from orchestration.cli.target_flags import all_streams, selected, target_flags
 
 if TYPE_CHECKING:
     from pipelines.streaming.lifecycle import Change
@@ -53,13 +53,18 @@ def backfill(
 
     resolved, streams = flags.select()
     replayed = {stream.name for stream in streams}
-    readers = [stream for stream in all_streams(resolved) if stream.name not in replayed]
-    run_id = new_run_id()
+    one = partial(
+        lifecycle.replay_range,
+        begin=begin,
+        end=end,
+        run_id=new_run_id(),
+        selected={stream.name for stream in selected(resolved, flags.selection or (), flags.exclude or ())},
+        allow_missing=allow_missing,
+        keep_staging=keep_staging,
+        readers=[stream for stream in all_streams(resolved) if stream.name not in replayed],
+    )
 
-    def change(stream: "Stream", **arguments: object) -> "Change":
-        if not arguments["dry_run"]:
-            lifecycle.follow_backfills(stream, resolved, arguments["engine"], run_id)  # type: ignore[arg-type]
-        one = partial(lifecycle.backfill, stream, resolved, begin=begin, end=end, allow_missing=allow_missing)
-        return one(keep_staging=keep_staging, readers=readers, **arguments)  # type: ignore[arg-type]
+    def change(stream: "Stream", **arguments: Any) -> "Change":
+        return one(stream, resolved, **arguments)
 
     replay(change, resolved, streams, flags)

@@ -36,6 +36,7 @@ def with_campaign(impressions: "DataFrame", campaigns: "DataFrame") -> "DataFram
     },
     sink=DeltaAppend(),
     expect=[Expect("campaign_known", "campaign_id IS NOT NULL", on_violation="warn")],
+    backfill_by="event_time",
 )
 def attribution(impressions: "DataFrame", clicks: "DataFrame", campaigns: "DataFrame") -> "DataFrame":
     """Each impression with the click on it within the following hour, and with its campaign at that time.

@@ -14,13 +14,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@ads.stream(source=impressions.with_watermark("event_time", "2 hours"), sink=DeltaAppend())
+@ads.stream(
+    source=impressions.with_watermark("event_time", "2 hours"), sink=DeltaAppend(), backfill_by="event_date"
+)
 def unique_impressions(impressions: "DataFrame") -> "DataFrame":
     """Each impression once. One that arrives more than two hours late is dropped and counted as late."""
     return impressions.dropDuplicatesWithinWatermark(["impression_id"])
 
 
-@ads.stream(source=clicks.with_watermark("click_time", "2 hours"), sink=DeltaAppend())
+@ads.stream(
+    source=clicks.with_watermark("click_time", "2 hours"), sink=DeltaAppend(), backfill_by="click_time"
+)
 def unique_clicks(clicks: "DataFrame") -> "DataFrame":
     """Each click once. One that arrives more than two hours late is dropped and counted as late."""
     return clicks.dropDuplicatesWithinWatermark(["click_id"])

@@ -49,6 +49,7 @@ CAMPAIGN_CHANGE = """
         max_records_per_batch=200_000,
     ),
     sink=DeltaAppend(partition_by=["event_date"]),
+    backfill_by="event_date",
 )
 def impressions(events: "DataFrame") -> "DataFrame":
     """Every impression as it was reported, one row per report.
@@ -70,6 +71,7 @@ def impressions(events: "DataFrame") -> "DataFrame":
         max_records_per_batch=200_000,
     ),
     sink=DeltaAppend(),
+    backfill_by="click_time",
 )
 def clicks(events: "DataFrame") -> "DataFrame":
     """Every click as it was reported, one row per report, with the id of the clicked impression."""

@@ -27,6 +27,7 @@ def _campaign_or_none() -> "Column":
         "campaigns": campaigns.static(),
     },
     sink=DeltaAppend(),
+    backfill_by="minute",
 )
 def campaign_minutes(impressions: "DataFrame", campaigns: "DataFrame") -> "DataFrame":
     """Impressions and spend of each campaign in each minute, once the minute is over.
@@ -62,7 +63,11 @@ def campaign_totals(impressions: "DataFrame", campaigns: "DataFrame") -> "DataFr
     )
 
 
-@ads.stream(source=unique_impressions.with_watermark("event_time", "2 hours"), sink=DeltaAppend())
+@ads.stream(
+    source=unique_impressions.with_watermark("event_time", "2 hours"),
+    sink=DeltaAppend(),
+    backfill_by="session_start",
+)
 def user_sessions(impressions: "DataFrame") -> "DataFrame":
     """Each user's sessions, once they are over: 30 minutes without an impression end a session.
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from dagster import DagsterEventType, DagsterInstance, asset, materialize
 from pyspark.sql import functions as F
 from orchestration.assets import streaming_assets, streaming_resources
+from orchestration.backfills import backfill_job
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
 from resources.spark import SparkResource
 
@@ -99,7 +100,21 @@ with DagsterInstance.get() as instance:
     Path("landing/numbers/b.json").write_text('{"n": 2}\\n')
     second = run(instance, '+key:"report"')
     third = run(instance, 'key:"case/numbers"')
-print("RESULT", json.dumps([first, second, third]))
+    config = {"ops": {"case__replay": {"config": {"selection": ["case/numbers"]}}}}
+    replayed = backfill_job(case, {}).execute_in_process(
+        run_config=config, instance=instance, resources=streaming_resources(), raise_on_error=False
+    )
+    observed = {
+        event.asset_key.to_user_string(): {
+            name: value.value for name, value in event.asset_observation_data.asset_observation.metadata.items()
+        }
+        for event in replayed.get_asset_observation_events()
+    }
+    failures = [
+        event.step_failure_data.user_failure_data.description for event in replayed.all_events if event.is_step_failure
+    ]
+    fourth = run(instance, 'key:"case/numbers"')
+print("RESULT", json.dumps([first, second, third, [observed, failures], fourth]))
 """
 
 
@@ -172,3 +187,11 @@ def test_the_error_and_sparks_own_log_are_in_the_compute_log_with_the_streams_na
     assert any("case/broken: [" in line for line in lines)
     assert any("MicroBatchExecution: Query case/broken" in line for line in lines)
     assert any("no way" in line for line in lines)
+
+
+def test_the_job_of_a_pipeline_replays_streams_and_records_it(runs):
+    observed, failures = runs[3]
+    assert not failures
+    assert observed["case/numbers"]["tidemill/command"] == "tidemill rebuild case/numbers"
+    assert runs[4]["success"]
+    assert not runs[4]["materialized"], "nothing is left to read"

@@ -21,6 +21,7 @@ from pipelines.streaming.lifecycle.rebuild import rebuild
 from pipelines.streaming.lifecycle.rename_source import rename_source
 from pipelines.streaming.lifecycle.replay import replay
 from pipelines.streaming.lifecycle.replay_plan import Replay
+from pipelines.streaming.lifecycle.replay_range import replay_range
 from pipelines.streaming.lifecycle.rewind import rewind
 from pipelines.streaming.lifecycle.verdicts import CodeChange, code_changes
 
@@ -45,5 +46,6 @@ __all__ = [
     "rebuild",
     "rename_source",
     "replay",
+    "replay_range",
     "rewind",
 ]

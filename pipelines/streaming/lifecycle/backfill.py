@@ -18,7 +18,7 @@ from uuid import uuid4
 from pipelines.streaming import delta_log
 from pipelines.streaming.columns import BATCH, ORIGIN
 from pipelines.streaming.errors import TerminalError
-from pipelines.streaming.lifecycle.backfill_range import BackfillRange, backfill_range
+from pipelines.streaming.lifecycle.backfill_range import BackfillRange, backfill_range, whole_because
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.planned_batch import plan_first_batch, plan_next_batch
 from pipelines.streaming.lifecycle.source_history import missing_in_sources, removed_versions
@@ -38,7 +38,6 @@ from pipelines.streaming.records.operation import Operation, new_operation
 from pipelines.streaming.run.live import Live
 from pipelines.streaming.run.waiting import wait_until_free
 from pipelines.streaming.run.writer import QUARANTINE, batch_column
-from pipelines.streaming.sinks import DeltaAppend
 from pipelines.streaming.sources import StreamReading
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def backfill(
         decided = {"generation": snapshot.generation, "query_id": str(uuid4()), "missing": list(missing)}
         decided |= {"column": span.column, "type": span.kind, "begin": span.begin, "end": span.end}
         operation = new_operation(KIND, arguments, command=command, decided=decided)
-    result: dict[str, int] = {}
+    result: dict[str, Any] = {}
     if not dry_run:
         result = _Backfilling(stream, target, engine, records, operation, live or Live()).run()
     return _change(stream, operation, readers, result)
@@ -133,26 +132,8 @@ def _check(stream: "Stream", snapshot: Snapshot) -> None:
             stream=stream.name,
             fix=f"tidemill run {stream.name}",
         )
-    if (
-        not all(isinstance(sink, DeltaAppend) for sink in stream.sinks)
-        or stream.query.output_mode != "append"
-    ):
-        raise TerminalError(
-            "its rows are running totals or current versions of a key, which depend on everything before them.",
-            stream=stream.name,
-            fix=again,
-        )
-    changes = [
-        name
-        for name, source in stream.sources.items()
-        if isinstance(source, StreamReading) and source.mode == "changes"
-    ]
-    if changes:
-        raise TerminalError(
-            f"its source {changes[0]!r} is a change data feed, whose past cannot be read again.",
-            stream=stream.name,
-            fix=again,
-        )
+    if (because := whole_because(stream)) is not None:
+        raise TerminalError(f"{because}.", stream=stream.name, fix=again)
     known = {source.key for source in snapshot.tail.latest_offset.sources}
     declared = {name for name, source in stream.sources.items() if source.streaming}
     if known != declared:
@@ -178,7 +159,7 @@ def _missing(stream: "Stream", target: "Target", snapshot: Snapshot, span: Backf
 
 
 def _change(
-    stream: "Stream", operation: Operation, readers: "Sequence[Stream]", result: dict[str, int]
+    stream: "Stream", operation: Operation, readers: "Sequence[Stream]", result: dict[str, Any]
 ) -> Change:
     decided = operation.decided
     span = BackfillRange(decided["column"], decided["type"], decided["begin"], decided["end"])
@@ -224,7 +205,7 @@ class _Backfilling:
     operation: Operation
     live: Live
 
-    def run(self) -> dict[str, int]:
+    def run(self) -> dict[str, Any]:
         """Compute, then publish under the stream's lease; return the numbers of rows."""
         operation = self.operation
         if not operation.publishing and COMPUTE not in operation.done:
@@ -241,7 +222,7 @@ class _Backfilling:
                 return {}
             if not operation.publishing:
                 self._catch_up()
-                operation = replace(operation, result=self._compared())
+                operation = replace(operation, result=self._compared() | self._code())
             carry_out(self.records, operation, self._steps(), lease)
         return dict(operation.result)
 
@@ -312,6 +293,13 @@ class _Backfilling:
         if staged.tail.next_start.kind in ("continue", "no_data_batch"):
             plan_next_batch(self._staged, staged.tail, snapshot.checkpoint, entry)
         self._staging.run(planned_only=True)
+
+    def _code(self) -> dict[str, str]:
+        """Return the fingerprint of the code that computed the range."""
+        staged = self._staged.manifest()
+        return (
+            {} if staged is None or staged.active.fingerprint is None else {"code": staged.active.fingerprint}
+        )
 
     def _compared(self) -> dict[str, int]:
         """Return how the staged rows of the range differ from the live ones."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.names import quoted
+from pipelines.streaming.sinks import DeltaAppend
+from pipelines.streaming.sources import StreamReading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +46,25 @@ class BackfillRange:
     def _literal(self, value: str) -> str:
         escaped = value.replace("\\", "\\\\").replace("'", "\\'")
         return f"{_KINDS[self.kind]}'{escaped}'"
+
+
+def whole_because(stream: "Stream") -> str | None:
+    """Return why a range of a stream cannot be computed alone; None where it can.
+
+    Args:
+        stream: The stream.
+    """
+    if (
+        not all(isinstance(sink, DeltaAppend) for sink in stream.sinks)
+        or stream.query.output_mode != "append"
+    ):
+        return (
+            "its rows are running totals or current versions of a key, which depend on everything before them"
+        )
+    for name, source in stream.sources.items():
+        if isinstance(source, StreamReading) and source.mode == "changes":
+            return f"its source {name!r} is a change data feed, whose past cannot be read again"
+    return None
 
 
 def backfill_range(stream: "Stream", table: "Path", begin: str, end: str) -> BackfillRange:

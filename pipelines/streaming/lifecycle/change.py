@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,10 @@ class Change:
     effects: tuple[str, ...] = ()
     copies: Path | None = None
     outcome: str = ""
+
+    def because(self, reason: str) -> "Change":
+        """Return the change with a reason as the first of its effects."""
+        return replace(self, effects=(reason, *self.effects))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,10 +187,6 @@ class StreamRecords:
     def end_operation(self, operation: Operation) -> None:
         """Move the record of an operation to those of the finished ones."""
         write_operation(self.control / "operations" / f"{operation.id}.json", operation.ended())
-        self._operation_path.unlink()
-
-    def drop_operation(self) -> None:
-        """Remove the record of an operation that has changed nothing."""
         self._operation_path.unlink(missing_ok=True)
 
     def operations(self) -> list[Operation]:
