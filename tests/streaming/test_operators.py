@@ -140,8 +140,9 @@ def test_the_branches_of_a_union_count_only_where_they_differ():
         return (
             "Aggregate [carrier#1], [carrier#1, count(1) AS count#8L]\n"
             "+- Union false, false\n"
-            "   :- Project [carrier#1]\n"
-            f"   :  +- {SOURCE}\n"
+            "   :- CollectMetrics counted, [count(1) AS rows#90L], 7\n"
+            "   :  +- Project [carrier#1]\n"
+            f"   :     +- {SOURCE}\n"
             f"   +- {second}\n"
             '      +- StreamingRelation delta, [carrier#11, x#15], name="others"\n'
         )
@@ -276,6 +277,7 @@ def judge(*operators, generation=GENERATION, tail=Tail(), fingerprint="b"):
         ([with_property("sources", "flights, others")], "safe"),
         ([with_property(STATE_TYPES, "long; long not null")], "refused_by_spark"),
         ([with_property(STATE_TYPES, "string; long")], "refused_by_spark"),
+        ([with_property(STATE_TYPES, "string; long not null, long")], "refused_by_spark"),
         ([with_property(STATE_TYPES, "string not null; long not null")], "safe"),
         ([with_property(STATE_TYPES, "")], "safe"),
         ([], "refused_by_spark"),
@@ -342,6 +344,7 @@ def test_a_rewind_behind_an_accepted_change_goes_back_to_the_operators_of_its_st
         ("(count(n#3L) FILTER (WHERE (n#3L > 1)) * 2)", ["count(n#3L) FILTER (WHERE (n#3L > 1))"]),
         ("round(sum(max(count)#8L), 2)", ["sum(max(count)#8L)"]),
         ("array_max(collect_list(n#3L, 0, 0))", ["collect_list(n#3L, 0, 0)"]),
+        ("(sum(count)#8L + max(n#3L))", ["max(n#3L)"]),
         ("mine(n#3L)#9", ["mine(n#3L)#9"]),
     ],
 )
