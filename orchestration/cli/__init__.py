@@ -25,6 +25,7 @@ _COMMANDS = {
     "accept": ("accept", "Accept a new source, a commit upstream, changed code, or what a check found."),
     "rebind": ("rebind", "Continue a source in another folder, topic or cluster."),
     "rename-source": ("rename_source", "Continue a source under another name."),
+    "adopt": ("adopt", "Continue the checkpoint and the table of a query that plain Spark ran."),
     "quarantine": ("quarantine", "Show the records that feeds refused, and replay them."),
     "maintain": ("maintain", "Compact tables, and remove files and commits that nothing needs any more."),
     "prune": ("prune", "Remove what earlier generations and operations have left behind."),

@@ -10,6 +10,7 @@ from pipelines.streaming.lifecycle.accept import (
     accept_new_source,
     accept_version,
 )
+from pipelines.streaming.lifecycle.adopt import adopt
 from pipelines.streaming.lifecycle.backfill import backfill
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.follow import follow_backfills
@@ -36,6 +37,7 @@ __all__ = [
     "accept_findings",
     "accept_new_source",
     "accept_version",
+    "adopt",
     "backfill",
     "code_changes",
     "follow_backfills",
