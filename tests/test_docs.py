@@ -302,7 +302,7 @@ def test_every_command_with_json_shows_it():
         name for name, command in commands(typer.main.get_command(cli.app)) if "--json" in flags(command)
     }
     shown = {name for name, text in sections().items() if "<!-- shape: " in text}
-    same = {"jars fetch", "accept", "adopt", "rename-source", "rewind", "backfill"}
+    same = {"jars fetch", "accept", "adopt", "rename-source", "rewind", "reset", "backfill"}
     assert with_json - shown == {f"tidemill {name}" for name in same}, (
         "they print the object of another command"
     )

@@ -20,6 +20,7 @@ _COMMANDS = {
     "checkpoint": ("checkpoint", "Inspect, verify and compare checkpoints."),
     "backfill": ("backfill", "Compute a range of tables again, beside the live streams."),
     "rebuild": ("rebuild", "Compute streams again from their sources, while the old tables serve."),
+    "reset": ("reset", "Let a stream continue from other offsets, with empty state."),
     "operations": ("operations", "List backfills, rebuilds and rewinds, finished or not."),
     "rewind": ("rewind", "Take the tables and the offsets of a stream back to an earlier batch."),
     "accept": ("accept", "Accept a new source, a commit upstream, changed code, or what a check found."),

@@ -62,6 +62,11 @@ class Relocation:
         return "file://" + "/".join([_escaped(new.rstrip("/")), *below])
 
 
+def file_address(path: str) -> str:
+    """Return the address of a file as Spark logs it."""
+    return f"file://{_escaped(path)}"
+
+
 def _escaped(path: str) -> str:
     """Return a path as `java.net.URI` escapes it: only what is not allowed in ASCII."""
     return "".join(char if not char.isascii() else percent_encoded(char, safe=_NOT_ESCAPED) for char in path)

@@ -23,6 +23,7 @@ from pipelines.streaming.lifecycle.rename_source import rename_source
 from pipelines.streaming.lifecycle.replay import replay
 from pipelines.streaming.lifecycle.replay_plan import Replay
 from pipelines.streaming.lifecycle.replay_range import replay_range
+from pipelines.streaming.lifecycle.reset import reset
 from pipelines.streaming.lifecycle.rewind import rewind
 from pipelines.streaming.lifecycle.verdicts import CodeChange, code_changes
 
@@ -49,5 +50,6 @@ __all__ = [
     "rename_source",
     "replay",
     "replay_range",
+    "reset",
     "rewind",
 ]

@@ -19,7 +19,7 @@ from pipelines.streaming import delta_log
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.source_history import missing_in_sources
-from pipelines.streaming.lifecycle.staging import Staging, commit_options, replace_table
+from pipelines.streaming.lifecycle.staging import Staging, commit_options, copy_tables, replace_table
 from pipelines.streaming.lifecycle.steps import (
     Step,
     carry_out,
@@ -130,7 +130,7 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]",
         *decided["missing"],
     ]
     if keep_old:
-        effects.append(f"The old rows stay in {stream.name.stream}__{_old(decided['generation'])}.")
+        effects.append(f"The old rows stay in {stream.name.stream}__generation_{decided['generation'] - 1}.")
     effects += [
         f"{reader.name} reads new rows of the table: its next run refuses the commit. Rebuild it as well "
         "(--downstream), or keep what it has (tidemill accept)."
@@ -144,11 +144,6 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]",
     return Change(
         stream=stream.name, what="The stream is computed again from its sources.", effects=tuple(effects)
     )
-
-
-def _old(generation: int) -> str:
-    """Return the part of a copy's name that distinguishes it from the live table."""
-    return f"generation_{generation - 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +219,8 @@ class _Rebuilding:
     def _keep_old(self) -> None:
         if not self.operation.arguments["keep_old"]:
             return
-        spark = session(self.engine)
-        for sink in self.stream.sinks:
-            old = _old(self.operation.decided["generation"])
-            name = old if sink is self.stream.main else f"{sink.name}_{old}"
-            if delta_log.open_table(self.records.table(sink.name)) is not None:
-                rows = spark.read.format("delta").load(str(self.records.table(sink.name)))
-                rows.write.format("delta").mode("overwrite").save(str(self.records.table(name)))
+        generation = self.operation.decided["generation"] - 1
+        copy_tables(session(self.engine), self.stream, self.records, generation)
 
     def _replace_tables(self) -> None:
         spark = session(self.engine)

@@ -117,6 +117,24 @@ def replace_table(
         spark.sql(f"ALTER TABLE delta.{quoted(str(path))} CLUSTER BY ({columns})")
 
 
+def copy_tables(spark: "SparkSession", stream: "Stream", records: StreamRecords, generation: int) -> None:
+    """Copy the tables of a stream to tables of their own: `<stream>__generation_<N>`.
+
+    Args:
+        spark: A session.
+        stream: The stream.
+        records: Its records.
+        generation: The generation that wrote them.
+    """
+    for sink in stream.sinks:
+        if delta_log.open_table(records.table(sink.name)) is None:
+            continue
+        name = f"generation_{generation}"
+        name = name if sink is stream.main else f"{sink.name}_{name}"
+        rows = spark.read.format("delta").load(str(records.table(sink.name)))
+        rows.write.format("delta").mode("overwrite").save(str(records.table(name)))
+
+
 def commit_options(
     operation: "Operation", query_id: str, sink: str, batch: int, **fields: Any
 ) -> dict[str, str]:
