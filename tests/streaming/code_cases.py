@@ -302,6 +302,12 @@ CASES = {
         difference="watermark 'at: 10 minutes' -> 'at: 2 hours'",
         in_gate=True,
     ),
+    "the column of a watermark": Case(
+        before=windowed(lambda flights: flights.dropDuplicates(["carrier"])),
+        now=windowed(lambda flights: flights.dropDuplicates(["carrier"]), column="landed"),
+        kind="mixes_state",
+        difference="watermark 'at: 10 minutes' -> 'landed: 10 minutes'",
+    ),
     "the gap of a session window": Case(
         before=SESSIONS,
         now=windowed(per_session("10 minutes")),

@@ -143,7 +143,7 @@ def _code_change(
 
 _SENTENCES: dict[code_change.Kind, str] = {
     "nothing": "The code is the same as in the last run.",
-    "safe": "Rows that are already in the table stay as they are; new rows are computed by the new code.",
+    "safe": "New rows are computed by the new code. Those in the table stay, unless tidemill backfill recomputes them.",
     "unknown": "The operators of its state are not recorded, or its plan cannot be read, so they are not compared.",
     "mixes_state": "Spark would continue with state that mixes the old and the new meaning.",
     "refused_by_spark": "Spark would refuse to continue the state with this code.",
