@@ -1,11 +1,12 @@
 """Rebuilds: new tables from the sources, in one commit each, while the old ones serve."""
 
+import shutil
 from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.streaming import delta_log
+from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, delta_log, from_json
 from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.errors import TerminalError, UpstreamChangeError
 from pipelines.streaming.lifecycle import rebuild
@@ -169,3 +170,27 @@ def test_what_the_sources_no_longer_have_is_named_before_anything_is_written(scr
     assert StreamRecords(scratch.lake, orders.name).operation() is None
     again(scratch, orders, allow_missing=True)
     assert scratch.rows(orders, "order_id", "amount") == every_table([1], extra=0)["orders"]
+
+
+def test_a_lost_checkpoint_and_another_kind_of_sink_are_rebuilt(scratch):
+    def declared(sink):
+        pipeline = Pipeline("shop")
+        source = Feed("orders", value=from_json("order_id STRING, amount BIGINT, at TIMESTAMP"))
+        return pipeline.stream(source=source, sink=sink, name="orders")(lambda events: events)
+
+    appended, merged = declared(DeltaAppend()), declared(DeltaMerge(keys=["order_id"], sequence_by="at"))
+    scratch.drop_file("orders", orders_of(ARRIVALS[0]))
+    scratch.run(appended)
+    shutil.rmtree(scratch.checkpoint(appended.name))
+    (refused,) = scratch.run_all([appended])
+    assert "tidemill rebuild shop/orders" in refused.error.fix
+    with pytest.raises(TerminalError, match="is missing, and with it what was read"):
+        again(scratch, appended)
+    again(scratch, appended, allow_missing=True)
+    assert scratch.rows(appended, "order_id", "amount") == every_table([0], extra=0)["orders"]
+    again(scratch, merged)
+    scratch.drop_file("orders", orders_of(ARRIVALS[1]))
+    scratch.run(merged)
+    assert scratch.rows(merged, "order_id", "amount") == every_table(range(2), extra=0)["orders"]
+    configuration = delta_log.open_table(scratch.lake.table(merged.name)).metadata().configuration
+    assert configuration["delta.enableChangeDataFeed"] == "true"

@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.checkpoint import CheckpointFormatError
+from pipelines.streaming.errors import TerminalError, TidemillError
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.source_history import missing_in_sources
 from pipelines.streaming.lifecycle.staging import Staging, commit_options, copy_tables, replace_table
@@ -28,7 +29,7 @@ from pipelines.streaming.lifecycle.steps import (
     staging_records,
     unfinished,
 )
-from pipelines.streaming.records import Snapshot, StreamRecords
+from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.manifest import Generation, Manifest
 from pipelines.streaming.records.operation import Operation, new_operation
 from pipelines.streaming.run.live import Live
@@ -80,8 +81,8 @@ def rebuild(
         LeaseHeldError: A run, or another process with the same operation, holds the stream.
     """
     records = StreamRecords(target.lake, stream.name)
-    snapshot = records.snapshot()
-    if snapshot.manifest is None:
+    manifest = records.manifest()
+    if manifest is None:
         raise TerminalError(
             "it has never run, so there is nothing to rebuild.",
             stream=stream.name,
@@ -89,8 +90,8 @@ def rebuild(
         )
     arguments = {"keep_old": keep_old, "allow_missing": allow_missing}
     operation = unfinished(records, KIND, arguments)
-    if operation is None or (not operation.publishing and _is_outdated(operation, snapshot)):
-        missing = missing_in_sources(stream, target, snapshot)
+    if operation is None or (not operation.publishing and _is_outdated(operation, manifest)):
+        missing = _missing(stream, target, records, manifest)
         if missing and not (allow_missing or dry_run):
             raise TerminalError(
                 f"its sources no longer have everything that it has read: {' '.join(missing)}",
@@ -101,7 +102,7 @@ def rebuild(
         command = f"tidemill rebuild {stream.name}"
         command += " --keep-old" * keep_old + " --allow-missing" * allow_missing
         decided = {
-            "generation": snapshot.generation + 1,
+            "generation": manifest.active.number + 1,
             "missing": list(missing),
             "old_rows": _rows(records),
         }
@@ -111,9 +112,22 @@ def rebuild(
     return _change(stream, operation, readers, keep_old=keep_old)
 
 
-def _is_outdated(operation: Operation, snapshot: Snapshot) -> bool:
+def _is_outdated(operation: Operation, manifest: Manifest) -> bool:
     """Return whether the stream has got another generation since an operation began."""
-    return bool(operation.decided["generation"] != snapshot.generation + 1)
+    return bool(operation.decided["generation"] != manifest.active.number + 1)
+
+
+def _missing(
+    stream: "Stream", target: "Target", records: StreamRecords, manifest: Manifest
+) -> tuple[str, ...]:
+    """Return what the sources no longer have, a sentence each; a damaged checkpoint is no reason not to rebuild."""
+    try:
+        snapshot = records.snapshot()
+    except (TidemillError, CheckpointFormatError) as error:
+        return (f"Its checkpoint cannot be read ({error}), so it is not known what is missing.",)
+    if snapshot.tail.query_id is None and manifest.active.query_id is not None:
+        return (f"Its checkpoint {snapshot.checkpoint} is missing, and with it what was read.",)
+    return missing_in_sources(stream, target, snapshot)
 
 
 def _rows(records: StreamRecords) -> int | None:

@@ -72,13 +72,15 @@ def reset(
     records = StreamRecords(target.lake, stream.name)
     with leased(records, f"{KIND}-{datetime.now(UTC):%Y%m%dT%H%M%S}", dry_run=dry_run) as lease:
         snapshot = records.snapshot()
-        if snapshot.manifest is None or snapshot.tail.latest_offset is None:
-            raise _refused(
-                stream, "it has read nothing, so there is nothing to reset.", f"tidemill run {stream.name}"
-            )
         arguments = {"start": start, "table": table, "doubled": allow_doubled, "skipped": allow_skipped}
         operation = unfinished(records, KIND, arguments)
         if operation is None or not operation.publishing:
+            if snapshot.manifest is None or snapshot.tail.latest_offset is None:
+                raise _refused(
+                    stream,
+                    "it has read nothing, so there is nothing to reset.",
+                    f"tidemill run {stream.name}",
+                )
             starts = _starts(stream, target, snapshot, start)
             effects = _effects(stream, starts, start, table)
             operation = _new(stream, snapshot, arguments, starts, effects)

@@ -13,6 +13,7 @@ from pipelines.streaming.run.live import Live
 from pipelines.streaming.run.plan import decide
 from pipelines.streaming.run.stream_run import StreamRun
 from pipelines.streaming.run.writer import QUARANTINE
+from pipelines.streaming.sinks import DeltaMerge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pipelines.streaming.sinks import Sink
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
+
+_FEED = "delta.enableChangeDataFeed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,9 @@ def replace_table(
         rows = spark.read.format("delta").load(str(path)).limit(0)
     else:
         return
+    if before is not None and isinstance(sink, DeltaMerge) and _FEED not in before.metadata().configuration:
+        # Another kind of sink created it, and readers of a merge table read its change data feed.
+        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} SET TBLPROPERTIES ('{_FEED}' = 'true')")
     partitions = tuple(getattr(sink, "partition_by", ()))
     writer = rows.write.format("delta").mode("overwrite").options(**commit)
     if before is not None and _columns(spark, live, name) == _columns_of(rows):

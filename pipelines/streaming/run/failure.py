@@ -45,7 +45,10 @@ _KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
     (
         re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRange|data may have been lost|failOnDataLoss"),
         DataLossError,
-        "restore the data; or move the stream's table, checkpoint, control and ledger folders away to rebuild it.",
+        (
+            "restore the data; or compute the stream again from what its sources have: tidemill rebuild, with "
+            "--allow-missing."
+        ),
     ),
     (
         re.compile(r"DELTA_SOURCE_TABLE_IGNORE_CHANGES|DELTA_SOURCE_IGNORE_DELETE"),

@@ -38,7 +38,7 @@ def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, 
     for source, commit in refused_commits(stream, lake, tail, records):
         edge = f"{source.stream}@{commit.version}"
         metadata = commit_metadata(commit)
-        again = f"rebuild {stream.name} and the streams that read it"
+        again = f"compute it and its readers again: tidemill rebuild {quote(str(stream.name))} --downstream"
         if {"begin", "end"} <= metadata.keys():
             span = f"--from {quote(str(metadata['begin']))} --to {quote(str(metadata['end']))}"
             again = f"replay the same range: tidemill backfill {quote(str(stream.name))} {span} --downstream"

@@ -75,8 +75,8 @@ def _check_query_id(stream: "Stream", snapshot: Snapshot) -> None:
             f"its checkpoint {snapshot.checkpoint} is missing or has no metadata file. The table has every "
             "batch that was committed.",
             stream=stream.name,
-            fix="restore the folder from a backup. To rebuild from the sources, move the stream's table, "
-            "control and ledger folders away as well.",
+            fix="restore the folder from a backup; or compute the stream again from its sources: "
+            f"tidemill rebuild {stream.name}",
         )
     if known is not None and tail.query_id != known:
         raise CheckpointError(
@@ -97,8 +97,7 @@ def _check_table(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> No
         f"its table {snapshot.records.table()} {state}; a run would continue after the rows that are gone.",
         stream=stream.name,
         lost="Rows that only the old table had are lost unless it is restored; the sources are unchanged.",
-        fix="restore the table. To rebuild it from the sources, move the stream's checkpoint, control and ledger "
-        "folders away as well.",
+        fix=f"restore the table; or compute it again from the sources: tidemill rebuild {stream.name}",
     )
 
 
@@ -114,8 +113,7 @@ def _check_output_mode(stream: "Stream", snapshot: Snapshot, manifest: Manifest)
         f"its output mode was {before!r} and is now {now!r}, and its state was kept for {before!r}: groups that do "
         "not change again would be missing in the table.",
         stream=stream.name,
-        fix=f"declare output_mode={before!r} as before; or declare a stream of a new name; or move the stream's "
-        "tables, checkpoint, control and ledger folders away to rebuild it.",
+        fix=f"declare output_mode={before!r} as before; or compute the stream again: tidemill rebuild {stream.name}",
     )
 
 

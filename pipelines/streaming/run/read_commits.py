@@ -39,8 +39,8 @@ def check_read_commits(stream: "Stream", lake: "Lake", records: Mapping[str, Sou
                 f"source {name!r} has read: an older copy of the table was restored, and written again.",
                 stream=stream.name,
                 lost="Rows of commits that count as read, and were not, would be missing in this stream.",
-                fix="restore the newest copy; or move the stream's tables, checkpoint, control and ledger folders "
-                "away to rebuild it from the table.",
+                fix="restore the newest copy; or compute the stream again from the table: "
+                f"tidemill rebuild {stream.name}",
             )
 
 

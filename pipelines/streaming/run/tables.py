@@ -145,7 +145,7 @@ def _other_sink(path: Path, before: str, sink: Sink) -> SchemaChangeError:
         f"the table {path} was written by {before}, and the sink is now {_described(sink.identity)}: the rows that "
         "are there would be read wrongly.",
         fix="declare the sink as it was; or declare a stream of a new name with the new sink, which fills its table "
-        "from the sources; or move the stream's table, checkpoint, control and ledger folders away to rebuild it.",
+        "from the sources; or compute this one again: tidemill rebuild, with the name of the stream.",
     )
 
 

@@ -47,9 +47,8 @@ def check_unread_files(
                     stream=stream.name,
                     lost=f"The changes of version {version} can no longer be read one by one; what "
                     f"{source.stream} has now can.",
-                    fix=f"let VACUUM of {source.stream} keep files for longer than its readers wait; and move the "
-                    f"tables, checkpoint, control and ledger folders away of {stream.name} and of the streams that "
-                    "read it, to rebuild them.",
+                    fix=f"let VACUUM of {source.stream} keep files for longer than its readers wait; and compute "
+                    f"the stream and its readers again: tidemill rebuild {stream.name} --downstream",
                 )
 
 
