@@ -109,6 +109,23 @@ def test_an_unfinished_operation_keeps_what_it_has_computed(lake):
     assert "staging/shop/accounts/old/part.parquet" in remaining(lake)
 
 
+def test_an_operation_that_was_given_up_is_removed_with_what_it_has_computed(lake):
+    records = StreamRecords(lake, accounts.name)
+    given_up = new_operation("rebuild", {}, command="tidemill rebuild", decided={})
+    began = (datetime.now(UTC) - MONTH - timedelta(days=1)).isoformat()
+    written(records.checkpoint(4) / "metadata", MONTH + timedelta(days=1))
+    for publishing in (True, False):
+        records.write_operation(replace(given_up, began_at=began, publishing=publishing))
+        assert [
+            leftover.path.name
+            for leftover in pruned(lake, dry_run=True).leftovers
+            if leftover.kind == "staging"
+        ] == ([] if publishing else ["old"])
+    pruned(lake)
+    assert records.operation() is None
+    assert not {path for path in remaining(lake) if "/old/" in path or "/4/" in path}
+
+
 def test_nothing_is_pruned_beside_a_run(lake):
     everything = remaining(lake)
     with held(StreamRecords(lake, accounts.name).control / "lease", accounts.name, "a run"):

@@ -1,8 +1,10 @@
 """What earlier lives and operations of a stream have left behind, and its removal past an age.
 
-- `checkpoint`: the checkpoint of a generation that ended, with its state and the logs of the files that it has read.
+- `checkpoint`: the checkpoint of a generation that ended, with its state and the logs of the files that it has read; or
+  of one that never began, because the operation was given up.
 - `table`: the copy of an earlier generation's table that a rebuild was asked to keep.
-- `staging`: what an operation computed; an operation that is not finished keeps its own.
+- `staging`: what an operation computed. An operation that is not finished keeps its own, unless it has changed nothing
+  and began before that age: it was given up, and its record is removed as well.
 - `copies`: files of checkpoints that were replaced by a repair or an edit.
 - `tombstones`: the keys of deleted rows in a merge table, where their sequence or validity is a time.
 
@@ -19,12 +21,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import LeaseHeldError
-from pipelines.streaming.lifecycle.steps import Step, carry_out, unfinished
+from pipelines.streaming.lifecycle.steps import Step, carry_out, staging_records, unfinished
 from pipelines.streaming.lifecycle.tombstones import condition_of, count_of, delete
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.edits import COPIES
-from pipelines.streaming.records.operation import new_operation, unfinished_error
+from pipelines.streaming.records.operation import Operation, new_operation, unfinished_error
 from pipelines.streaming.run.preconditions import check_records
 from pipelines.streaming.sinks import DeltaMerge
 
@@ -144,13 +146,16 @@ class _Pruning:
     def leftovers(self, manifest: "Manifest") -> Iterator[Leftover]:
         """Yield what can be removed."""
         yield from self._generations(manifest)
-        if self.records.operation() is None:
+        if self._operation() is None:
+            yield from self._never_begun(manifest)
             yield from self._old("staging", self.records.lake.staging(self.stream.name), "computed by")
         yield from self._old("copies", self.records.control / COPIES, "replaced by")
         yield from self._tombstones()
 
     def remove(self, leftovers: tuple[Leftover, ...], lease: "Lease") -> None:
         """Remove files first, and tombstones in a transaction per table."""
+        if self._operation() is None and self.records.operation() is not None:
+            self.records.drop_operation()
         for leftover in leftovers:
             lease.check()
             if leftover.path.is_dir() and leftover.sink is None:
@@ -181,6 +186,22 @@ class _Pruning:
 
     def _merges(self) -> list[DeltaMerge]:
         return [sink for sink in self.stream.sinks if isinstance(sink, DeltaMerge)]
+
+    def _operation(self) -> Operation | None:
+        """Return the unfinished operation, other than one that was given up."""
+        operation = self.records.operation()
+        if operation is None or operation.publishing:
+            return operation
+        is_old = datetime.fromisoformat(operation.began_at) < self.before
+        return None if is_old and staging_records(self.records, operation).holder() is None else operation
+
+    def _never_begun(self, manifest: "Manifest") -> Iterator[Leftover]:
+        checkpoints = self.records.checkpoint(manifest.active.number).parent
+        for path in sorted(checkpoints.iterdir()) if checkpoints.is_dir() else ():
+            number = int(path.name) if path.name.isdigit() else 0
+            if number > manifest.active.number and _newest(path) < self.before.timestamp():
+                what = f"generation {number}, which never began"
+                yield Leftover(kind="checkpoint", path=path, what=what, bytes=_bytes(path))
 
     def _generations(self, manifest: "Manifest") -> Iterator[Leftover]:
         for ended, following in zip(manifest.generations, manifest.generations[1:], strict=False):

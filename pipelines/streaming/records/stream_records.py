@@ -189,6 +189,10 @@ class StreamRecords:
         write_operation(self.control / "operations" / f"{operation.id}.json", operation.ended())
         self._operation_path.unlink(missing_ok=True)
 
+    def drop_operation(self) -> None:
+        """Remove the record of an operation that was given up before it changed anything."""
+        self._operation_path.unlink(missing_ok=True)
+
     def operations(self) -> list[Operation]:
         """Return the finished operations, oldest first."""
         paths = sorted((self.control / "operations").glob("*.json"))
