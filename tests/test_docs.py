@@ -17,7 +17,8 @@ import typer
 from orchestration import cli
 from pipelines import streaming
 from pipelines.streaming import Pipeline, Stream, testing
-from pipelines.streaming.records import BatchRecord
+from pipelines.streaming.records import BatchRecord, StreamRecords
+from pipelines.streaming.records.operation import new_operation
 from pipelines.streaming.records.stateful_operator import StatefulOperator
 from pipelines.streaming.run.results import StreamResult
 from pipelines.streaming.testing import Scratch
@@ -256,6 +257,10 @@ def arguments(tmp_path, monkeypatch):
     copies = shop.target.lake.control(ORDERS) / "repairs"
     copies.mkdir()
     (copies / "1-offsets-1").write_text("v2")
+    ended = new_operation("backfill", {}, command="tidemill backfill", decided={})
+    records = StreamRecords(shop.target.lake, ORDERS)
+    records.write_operation(ended)
+    records.end_operation(ended)
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "orders").mkdir(parents=True)
     monkeypatch.setattr("resources.engine.java.find_java", lambda: None)

@@ -157,6 +157,23 @@ def test_a_log_that_cannot_be_read_from_a_checkpoint_stays(shop):
     assert obsolete_log_files(table(shop), HEAD) == []
 
 
+@pytest.mark.parametrize("versions", [200, pytest.param(1000, marks=pytest.mark.campaign)])
+def test_files_and_log_stay_flat_with_a_reader_that_is_behind(shop, versions):
+    sizes = []
+    for version in range(HEAD + 1, versions):
+        write_deltalake(table(shop), pa.table({"n": [version]}), mode="overwrite")
+        if version % 10 == 0:
+            DeltaTable(table(shop)).create_checkpoint()
+        if version % 50 == 49:
+            reader(shop, UNIQUE, version - 20)
+            after = maintained(shop).tables[0].after
+            sizes.append((after.files, after.log_files))
+            assert readable(shop) == list(range(version - 21, version + 1))
+    # A hundredth commit writes a checkpoint by itself.
+    assert {files for files, _ in sizes} == {22}
+    assert {log_files for _, log_files in sizes} <= {34, 35}, sizes
+
+
 def test_the_command_prints_the_plan_and_what_it_has_done(shop):
     reader(shop, UNIQUE, 6)
     plan = CliRunner().invoke(app, ["shop/orders", "--keep", "0s", "--dry-run"])
