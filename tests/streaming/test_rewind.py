@@ -1,5 +1,6 @@
 """Rewinds: tables and offsets go back together, and changed code continues exactly."""
 
+import shutil
 from collections import Counter
 from datetime import UTC, datetime
 
@@ -9,7 +10,7 @@ from pyspark.sql import functions as F
 from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, QueryOptions, delta_log, from_json
 from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.errors import TerminalError, UpstreamChangeError
-from pipelines.streaming.lifecycle import rewind
+from pipelines.streaming.lifecycle import rebuild, rewind
 from pipelines.streaming.lifecycle.rewind import STEPS
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.testing import multiset
@@ -275,3 +276,23 @@ def test_what_is_gone_is_refused_with_the_reason(scratch):
         (table / add["path"]).unlink()
     with pytest.raises(TerminalError, match="VACUUM removed them"):
         back(scratch, orders, to_batch=0)
+
+
+def test_an_older_checkpoint_beside_a_restored_table_is_refused_and_skips_nothing(scratch):
+    orders = shop()["orders"]
+    arrive(scratch, shop(), 0)
+    scratch.run(orders)
+    checkpoint, table = scratch.checkpoint(orders.name), scratch.lake.table(orders.name)
+    shutil.copytree(checkpoint, checkpoint.with_name("copy"))
+    version = delta_log.latest_version(table)
+    arrive(scratch, shop(), 1)
+    scratch.run(orders)
+    # A RESTORE keeps the transactions of the batches that it takes back: Delta would skip them when they are repeated.
+    scratch.engine.new().sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {version}")
+    shutil.rmtree(checkpoint)
+    checkpoint.with_name("copy").rename(checkpoint)
+    (refused,) = scratch.run_all([orders])
+    assert "the table would skip every batch up to 1 as already written" in str(refused.error)
+    rebuild(orders, scratch.target, scratch.engine)
+    minutes = [*ARRIVALS[0], *ARRIVALS[1]]
+    assert scratch.rows(orders, "order_id") == multiset((order["order_id"],) for order in orders_of(minutes))
