@@ -72,7 +72,7 @@ def test_a_plan_names_operator_values_and_what_to_run(shop, now):
     assert orders["differences"] == [
         {"operator": "aggregate", "property": "group keys", "before": "carrier", "now": "origin"}
     ]
-    assert unique["what"] == "It has never committed a batch, so any code can start."
+    assert unique["what"] == "It has no state and has never committed a batch, so any code can start."
     assert shop.target.lake.root.joinpath("control/shop/unique").exists() is False
 
 

@@ -1,7 +1,10 @@
 """What changed code does to a running stream: each verdict agrees with what Spark then does."""
 
+from dataclasses import replace
+
 import pytest
 
+from pipelines.streaming import Expect
 from pipelines.streaming.errors import NOTHING_LOST, TerminalError
 from pipelines.streaming.lifecycle import accept_change, code_changes
 from pipelines.streaming.records import StreamRecords
@@ -101,6 +104,27 @@ def test_a_refused_run_can_continue_with_the_old_code(scratch):
     old = case.before.stream()
     assert scratch.run_all([old])[0].error is None
     assert scratch.rows(old) == multiset([("x", 3), ("y", 1), ("z", 2)])
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("keys", "kind"), [(["origin AS carrier"], "safe"), (["carrier", "origin"], "refused_by_spark")]
+)
+def test_a_first_batch_that_failed_fixes_the_types_of_state_only(scratch, keys, kind):
+    failing = (Expect("never", "carrier = 'nobody'", on_violation="fail"),)
+    before, now = replace(BY_CARRIER.stream(), expect=failing), complete(count_by(*keys)).stream()
+    scratch.arrive(before, "flights", FIRST)
+    assert scratch.run_all([before])[0].error.rule == "never"
+    [change] = code_changes([now], scratch.target, scratch.engine)
+    assert change.kind == kind
+    if kind == "refused_by_spark":
+        accept_change(now, scratch.target, scratch.engine)
+    [result] = scratch.run_all([now])
+    assert (result.error is None) == (kind == "safe")
+    if result.error is None:
+        assert scratch.rows(now) == multiset([("y", 1), ("x", 1), ("z", 1)])
+    else:
+        assert result.error.error_class == "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"
 
 
 def test_a_feed_and_a_stream_without_state_are_safe_to_change(scratch):

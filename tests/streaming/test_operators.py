@@ -297,9 +297,17 @@ def test_a_difference_decides_the_verdict(operators, kind):
         assert "tidemill rebuild air/result" in refused.value.fix
 
 
-def test_the_same_code_changes_nothing_and_a_checkpoint_without_a_batch_takes_any():
+def test_the_same_code_changes_nothing():
     assert judge(OPERATOR, fingerprint="a").kind == "nothing"
-    assert judge(with_property("group keys", "origin"), tail=Tail(latest_commit=None)).kind == "safe"
+
+
+def test_a_checkpoint_without_a_batch_takes_any_code_that_fits_the_types_of_its_attempt():
+    attempted, new = Tail(latest_commit=None), Tail(latest_commit=None, stateful=False)
+    other_types = with_property(STATE_TYPES, "long; long not null")
+    assert judge(with_property("group keys", "origin"), tail=attempted).kind == "safe"
+    assert judge(other_types, tail=attempted).kind == "refused_by_spark"
+    assert judge(other_types, tail=new).kind == "safe"
+    assert judge(other_types, tail=attempted, generation=replace(GENERATION, operators=None)).kind == "safe"
 
 
 def test_a_manifest_without_operators_is_judged_by_what_is_known():

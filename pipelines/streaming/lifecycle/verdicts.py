@@ -63,7 +63,7 @@ def code_changes(
     Args:
         streams: The streams.
         target: The target.
-        engine: Where Spark sessions come from; not asked for streams that have never committed a batch.
+        engine: Where Spark sessions come from; not asked for streams that have no state and no batch.
         on_build: Called before the query of a stream is built.
 
     Raises:
@@ -120,8 +120,8 @@ def _code_change(
     check(stream, snapshot)
     source_records.check_names(stream, snapshot)
     source_records.check_bindings(stream, snapshot, source_records.bindings(stream, target))
-    if snapshot.manifest is None or snapshot.tail.latest_commit is None:
-        what = "It has never committed a batch, so any code can start."
+    if snapshot.manifest is None or (snapshot.tail.latest_commit is None and not snapshot.tail.stateful):
+        what = "It has no state and has never committed a batch, so any code can start."
         return CodeChange(stream=stream, kind="safe", what=what)
     if on_build is not None:
         on_build(stream)

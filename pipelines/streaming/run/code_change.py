@@ -74,9 +74,10 @@ def verdict(
         fingerprint: The fingerprint of that code.
     """
     same = generation.fingerprint == fingerprint
-    if tail.latest_commit is None:
-        return Verdict(kind="nothing" if same else "safe")  # no batch was committed, so there is no state
+    has_committed = tail.latest_commit is not None
     recorded = generation.operators
+    if not has_committed and (recorded is None or not tail.stateful):
+        return Verdict(kind="nothing" if same else "safe")
     if recorded is None and not tail.stateful:
         recorded = ()
     if recorded is None or operators is None:
@@ -85,7 +86,9 @@ def verdict(
     names = {difference.name for difference in differences}
     if names & _REFUSED:
         return Verdict(kind="refused_by_spark", differences=differences)
-    if names - _SAFE:
+    if (
+        names - _SAFE and has_committed
+    ):  # a first batch is computed again, but Spark keeps the types of its attempt
         return Verdict(kind="mixes_state", differences=differences)
     return Verdict(kind="nothing" if same and not differences else "safe", differences=differences)
 
