@@ -21,6 +21,7 @@ READY_SECONDS = 120
 STOP_SECONDS = 30
 DAGSTER_YAML = """
 telemetry: {enabled: false}
+nux: {enabled: false}
 sensors: {use_threads: true, num_workers: 2}
 """
 LOCATION = """

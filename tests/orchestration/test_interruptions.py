@@ -26,7 +26,6 @@ ORDERS, CLICKS = "orders", "clicks"
 STREAMS = (ORDERS, "copied_orders", CLICKS, "copied_clicks")
 FOR_RUN = 240
 WITHOUT_BROKER_SECONDS = 20
-IN_PROGRESS = (DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED)
 KILLED_AFTER_A_REQUEST = """
 import os, signal
 import dagster._daemon.sensor as sensors
@@ -118,7 +117,7 @@ class Session:
             for feed in feeds
             for stream in (feed, f"copied_{feed}")
         )
-        return arrived and not self.runs(*IN_PROGRESS)
+        return arrived and all(run.is_finished for run in self.runs())
 
     def wait_for_all(self, *feeds):
         self.dagster.wait_for(lambda: self.has_all(*(feeds or self.put)), FOR_RUN)
