@@ -80,8 +80,8 @@ def versions_with_missing_files(scratch, stream):
 
 def test_what_a_reader_that_was_behind_needs_survives_the_maintenance(scratch):
     increments(scratch, 1, STREAMS)
-    for first in range(1, 31, 6):
-        increments(scratch, 6, [orders, newest, history], first=first)
+    for first in range(1, 31, 15):
+        increments(scratch, 15, [orders, newest, history], first=first)
     assert [findings(scratch, stream) for stream in STREAMS] == [[]] * 4
 
     # A rewind within a week needs every version of this one, and a plan changes nothing.
@@ -105,7 +105,7 @@ def test_what_a_reader_that_was_behind_needs_survives_the_maintenance(scratch):
     assert scratch.rows(behind, "id", "day") == everything
     assert scratch.rows(orders, "id", "day") == everything
     assert sum(scratch.quarantined(orders).values()) == 32
-    read = [0, *range(6, 31, 6), 31]  # the changes of a run are merged in one batch
+    read = [0, *range(15, 31, 15), 31]  # the changes of a run are merged in one batch
     kinds = ["insert", *["update_postimage"] * (len(read) - 1)]
     changes = multiset((day, number, kind) for day in DAYS for number, kind in zip(read, kinds, strict=True))
     assert scratch.rows(history, "day", "id", "_change_type") == changes
