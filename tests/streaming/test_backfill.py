@@ -144,6 +144,18 @@ def test_records_that_pass_now_come_out_of_quarantine(scratch):
     assert sum(scratch.quarantined(lenient).values()) == 8, "those of the other days stay"
 
 
+def test_a_range_that_is_right_already_is_not_written(scratch):
+    orders = shop()["orders"]
+    for day in range(3):
+        arrive(scratch, day)
+    scratch.run(orders)
+    table = scratch.lake.table(orders.name)
+    version = delta_log.latest_version(table)
+    assert "0 added, 0 removed" in again(scratch, orders).outcome
+    assert delta_log.latest_version(table) == version
+    assert scratch.rows(orders, "id", "amount") == expected(range(3))[0]
+
+
 @pytest.mark.parametrize("step", ["begin", *STEPS])
 def test_a_day_that_a_delete_removed_is_restored_also_after_a_kill(scratch, monkeypatch, step):
     orders = shop()["orders"]

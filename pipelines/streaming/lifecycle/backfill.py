@@ -223,7 +223,7 @@ class _Backfilling:
             if not operation.publishing:
                 self._catch_up()
                 operation = replace(operation, result=self._compared() | self._code())
-            carry_out(self.records, operation, self._steps(), lease)
+            carry_out(self.records, operation, replace(self, operation=operation)._steps(), lease)
         return dict(operation.result)
 
     @property
@@ -359,6 +359,9 @@ class _Backfilling:
         writer.save(str(live))
 
     def _replace_ranges(self) -> None:
+        result = self.operation.result
+        if len(self.stream.sinks) == 1 and not (result["rows_added"] or result["rows_removed"]):
+            return  # a commit that changes nothing would stop every reader of the table
         spark = session(self.engine)
         condition = self._span.condition
         for sink in self.stream.sinks:
