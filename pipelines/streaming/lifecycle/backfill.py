@@ -223,7 +223,7 @@ class _Backfilling:
             if not operation.publishing:
                 self._catch_up()
                 operation = replace(operation, result=self._compared() | self._code())
-            carry_out(self.records, operation, replace(self, operation=operation)._steps(), lease)
+            carry_out(self.records, operation, replace(self, operation=operation).steps(), lease)
         return dict(operation.result)
 
     @property
@@ -246,7 +246,8 @@ class _Backfilling:
             live=self.live,
         )
 
-    def _steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps, in the order of `STEPS`."""
         runs = (self._sort_quarantine, self._replace_ranges, self._remove_staging)
         return tuple(map(Step, STEPS, runs))
 
