@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from dagster import AssetCheckSeverity, AssetKey, DagsterRunStatus
+from deltalake import DeltaTable
 
 from tests.orchestration.live_dagster import LiveDagster
 from tests.small import small_target
@@ -109,4 +110,12 @@ def test_the_tour(tour):
     tour.run(restore)
     tour.run(again)
     assert not tour.failed_checks(tour.wait_for_run(4))
+
+    (delete, replay) = STEPS[list(STEPS)[3]]
+    table = tour.folder / ".tidemill" / "lake" / "tables" / "ads" / "attribution"
+    before = DeltaTable(str(table)).to_pyarrow_table(columns=["impression_id"]).num_rows
+    tour.run(delete)
+    assert DeltaTable(str(table)).to_pyarrow_table(columns=["impression_id"]).num_rows < before
+    assert "backfill" in tour.run(replay)
+    assert DeltaTable(str(table)).to_pyarrow_table(columns=["impression_id"]).num_rows == before
     shutil.rmtree(tour.folder / ".tidemill")
