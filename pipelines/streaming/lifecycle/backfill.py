@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.columns import BATCH, ORIGIN
+from pipelines.streaming.columns import BATCH
 from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.lifecycle.backfill_quarantine import sorted_quarantine
 from pipelines.streaming.lifecycle.backfill_range import BackfillRange, backfill_range, whole_because
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.planned_batch import plan_first_batch, plan_next_batch
@@ -335,29 +336,23 @@ class _Backfilling:
     def _sort_quarantine(self) -> None:
         if self.stream.feed is None:
             return
-        live, staged = self.records.table(QUARANTINE), self._staged.table(QUARANTINE)
-        there = [delta_log.open_table(path) is not None for path in (live, staged)]
-        if not any(there):
-            return
         spark = session(self.engine)
-        main = self.stream.main.name
-        accepted = self._staged_rows(spark, main).select(ORIGIN)
-        elsewhere = self._live_rows(spark, main).where(f"NOT ({self._span.condition})").select(ORIGIN)
-        rows: list[DataFrame] = []
-        if there[0]:
-            known = self._live_rows(spark, QUARANTINE)
-            rows.append(_without(known, accepted))
-            elsewhere = elsewhere.unionByName(known.select(known["origin"].alias(ORIGIN)))
-        if there[1]:
-            refused = spark.read.format("delta").load(str(staged))
+        live, staged = (
+            None
+            if delta_log.open_table(records.table(QUARANTINE)) is None
+            else spark.read.format("delta").load(str(records.table(QUARANTINE)))
+            for records in (self.records, self._staged)
+        )
+        if staged is not None:
             last = self.records.snapshot().last_commit
-            refused = refused.withColumn("batch_id", batch_column(0, last)["batch_id"])
-            rows.append(_without(refused, elsewhere))
-        content = rows[0] if len(rows) == 1 else rows[0].unionByName(rows[1])
+            staged = staged.withColumn("batch_id", batch_column(0, last)["batch_id"])
+        content = sorted_quarantine(self.stream, self._span, live, staged)
+        if content is None:
+            return
         writer = content.write.format("delta").mode("overwrite").options(**self._commit(QUARANTINE))
-        if there[0]:
+        if live is not None:
             writer = writer.option("replaceWhere", "true")
-        writer.save(str(live))
+        writer.save(str(self.records.table(QUARANTINE)))
 
     def _replace_ranges(self) -> None:
         result = self.operation.result
@@ -383,13 +378,3 @@ class _Backfilling:
     def _remove_staging(self) -> None:
         if not self.operation.arguments["keep_staging"]:
             shutil.rmtree(self._staged.lake.root, ignore_errors=True)
-
-
-def _without(rows: "DataFrame", origins: "DataFrame") -> "DataFrame":
-    """Return records whose origin is not among others; the key of a message does not identify it."""
-    same: list[Any] = [
-        rows["origin"][part].eqNullSafe(origins[ORIGIN][part])
-        for part in ("file", "topic", "partition", "offset")
-    ]
-    condition = same[0] & same[1] & same[2] & same[3]
-    return rows.join(origins, condition, "left_anti")

@@ -81,7 +81,10 @@ def test_a_day_that_a_delete_removed_is_restored_with_everything_downstream(scra
     # Its reader would refuse the deletion: nobody knows what else it removed.
     accept_version(ads["unique_impressions"], scratch.target, impressions.name, version)
     arrive(scratch, tmp_path / "prepared", pieces[7:], 1_700_000_007)
-    for stream in (ads["campaigns"], impressions):  # campaigns are announced before the events that they apply to
+    for stream in (
+        ads["campaigns"],
+        impressions,
+    ):  # campaigns are announced before the events that they apply to
         scratch.run(stream)
     streams = select(tuple(ads), ["ads/impressions+"])
     changes = [
