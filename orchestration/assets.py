@@ -33,7 +33,7 @@ from orchestration.checks import check_results, check_specs
 from orchestration.live_observations import LiveObservations
 from orchestration.metadata import idle_metadata, result_metadata
 from orchestration.run_tags import job_tags, tag_run
-from orchestration.translator import STREAM, StreamTranslator, stream_specs
+from orchestration.translator import INPUTS, STREAM, StreamTranslator, stream_specs
 from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.plurals import counted
@@ -274,6 +274,21 @@ def _outputs(context: Context) -> dict[str, AssetKey]:
     }
 
 
+def _inputs(context: Context, key: AssetKey) -> dict[str, list[AssetKey]]:
+    """Return the assets that a stream reads, by source; none in an op that does not own the stream's asset.
+
+    Only dependencies of the asset count: what renames keys after the translator may leave the metadata behind.
+    """
+    if key not in _outputs(context).values():
+        return {}
+    spec = context.assets_def.get_asset_spec(key)
+    known = {dep.asset_key.to_user_string(): dep.asset_key for dep in spec.deps}
+    inputs = {
+        name: [known.get(asset) for asset in assets] for name, assets in spec.metadata.get(INPUTS, {}).items()
+    }
+    return {name: [asset for asset in assets if asset] for name, assets in inputs.items() if all(assets)}
+
+
 def _cancel(context: Context, results: "list[StreamResult]") -> None:
     """Log which streams were canceled, and let Dagster end the run as canceled.
 
@@ -313,7 +328,7 @@ def _report(
             )
             yield MaterializeResult(
                 asset_key=key,
-                metadata=result_metadata(result, now),
+                metadata=result_metadata(result, now, _inputs(context, key)),
                 check_results=checks,
                 # Without it, Dagster derives a version from the code and the feeds, which new rows do not change.
                 data_version=DataVersion(f"{result.generation}.{result.table_version}"),

@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagster import (
+    AssetKey,
     JsonMetadataValue,
     MarkdownMetadataValue,
     MetadataValue,
     PathMetadataValue,
     TableColumn,
     TableColumnConstraints,
+    TableColumnDep,
+    TableColumnLineage,
     TableSchema,
     TimestampMetadataValue,
 )
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pipelines.streaming.names import StreamName
     from pipelines.streaming.records import BatchRecord
     from pipelines.streaming.records.lake import Lake
+    from pipelines.streaming.run.lineage import Lineage
     from pipelines.streaming.run.results import StreamResult
 
     Value = (
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
         | float
         | str
         | TableSchema
+        | TableColumnLineage
         | JsonMetadataValue
         | MarkdownMetadataValue
         | PathMetadataValue
@@ -61,12 +66,15 @@ _HEADINGS = (
 logger = logging.getLogger(__name__)
 
 
-def result_metadata(result: "StreamResult", now: datetime) -> "Metadata":
+def result_metadata(
+    result: "StreamResult", now: datetime, inputs: Mapping[str, Sequence[AssetKey]] | None = None
+) -> "Metadata":
     """Return what a run did to a stream.
 
     Args:
         result: The result.
         now: The current time, which the watermark's lag is measured against.
+        inputs: The assets that the stream reads, by source, which the lineage of columns refers to.
     """
     late = result.late
     metadata: Metadata = {
@@ -80,6 +88,7 @@ def result_metadata(result: "StreamResult", now: datetime) -> "Metadata":
         "tidemill/seconds": result.seconds,
         **{f"tidemill/seconds/{phase}": round(s, 3) for phase, s in result.seconds_by_phase.items()},
         **_position(result, now),
+        **_lineage(result.lineage, inputs or {}),
     }
     if result.batches:
         metadata["tidemill/start_offsets"] = _offsets(result.batches[0].start_offsets)
@@ -136,6 +145,20 @@ def _columns(table: "DeltaTable | None") -> "Metadata":
         for column in table.schema().fields
     ]
     return {"dagster/column_schema": TableSchema(columns=columns)}
+
+
+def _lineage(lineage: "Lineage", inputs: Mapping[str, Sequence[AssetKey]]) -> "Metadata":
+    """Return the columns that each column is computed from, where all of them are columns of known assets."""
+    columns = {
+        name: [
+            TableColumnDep(asset_key=key, column_name=column)
+            for source, column in origins
+            for key in inputs[source]
+        ]
+        for name, origins in lineage.items()
+        if all(inputs.get(source) for source, _ in origins)
+    }
+    return {"dagster/column_lineage": TableColumnLineage(deps_by_column=columns)} if columns else {}
 
 
 def _size(table: "DeltaTable | None") -> "Metadata":

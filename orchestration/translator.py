@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 EXTERNAL_GROUP = "sources"
 _THREADS = 8
 SOURCE = "tidemill/source"
+INPUTS = "tidemill/inputs"
+"""The metadata entry with the keys of the assets that a stream reads, by the name of its source."""
 STREAM = "tidemill/stream"
 """The metadata entry with the name of an asset's stream, whatever key a translator has given to the asset."""
 
@@ -38,6 +40,7 @@ class StreamData:
         stream: The stream.
         inputs: The asset keys of the streams and external data that it reads; empty where only the key of the
             stream is needed, as a dependency of another pipeline.
+        sources: The same keys by source; a source of several Kafka topics has several.
         kinds: The kinds of the external data that it reads: `kafka`, `file` or `deltalake`; likewise.
         target: The target; None where assets are created without one.
         table: Metadata of its table as it is now: its path, and its columns once it exists; empty likewise.
@@ -45,6 +48,7 @@ class StreamData:
 
     stream: "Stream"
     inputs: tuple[AssetKey, ...] = ()
+    sources: Mapping[str, tuple[AssetKey, ...]] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset()
     target: "Target | None" = None
     table: "Metadata" = field(default_factory=dict)
@@ -105,7 +109,12 @@ class StreamTranslator:
             owners=stream.owners,
             tags=stream.tags,
             code_version=code_version(stream),
-            metadata={STREAM: str(stream.name), **code_reference(stream), **data.table},
+            metadata={
+                STREAM: str(stream.name),
+                INPUTS: _input_keys(data.sources),
+                **code_reference(stream),
+                **data.table,
+            },
             skippable=True,
         )
 
@@ -126,40 +135,46 @@ def stream_specs(
             else {s.name: pool.submit(definition_metadata, s.name, target.lake) for s in pipeline}
         )
         for stream in pipeline:
-            inputs, kinds = _inputs(stream, specs, translator, target)
+            sources, kinds = _sources(stream, specs, translator, target)
             spec = translator.get_asset_spec(
                 StreamData(
                     stream=stream,
-                    inputs=inputs,
+                    inputs=tuple(dict.fromkeys(key for keys in sources.values() for key in keys)),
+                    sources=sources,
                     kinds=kinds,
                     target=target,
                     table=tables[stream.name].result() if stream.name in tables else {},
                 )
             )
             # A translator may build a spec of its own. A copy of every other one takes as long as the original.
-            known = STREAM in spec.metadata
-            specs[stream.name] = spec if known else spec.merge_attributes(metadata={STREAM: str(stream.name)})
+            known = {STREAM, INPUTS} <= spec.metadata.keys()
+            ours = {STREAM: str(stream.name), INPUTS: _input_keys(sources)}
+            specs[stream.name] = spec if known else spec.merge_attributes(metadata=ours)
     return specs
 
 
-def _inputs(
+def _input_keys(sources: Mapping[str, tuple[AssetKey, ...]]) -> dict[str, list[str]]:
+    return {name: [key.to_user_string() for key in keys] for name, keys in sources.items()}
+
+
+def _sources(
     stream: "Stream",
     specs: "Mapping[StreamName, AssetSpec]",
     translator: StreamTranslator,
     target: "Target | None",
-) -> tuple[tuple[AssetKey, ...], frozenset[str]]:
-    """Return the assets that a stream reads, and the kinds of those that no stream writes."""
-    inputs: dict[AssetKey, None] = {}
+) -> tuple[dict[str, tuple[AssetKey, ...]], frozenset[str]]:
+    """Return the assets that a stream reads, by source, and the kinds of those that no stream writes."""
+    sources: dict[str, tuple[AssetKey, ...]] = {}
     kinds: set[str] = set()
-    for source in stream.sources.values():
+    for name, source in stream.sources.items():
         if isinstance(source, StreamReading):
             own = specs.get(source.stream)
-            inputs[_key_elsewhere(source, translator, target) if own is None else own.key] = None
+            sources[name] = (_key_elsewhere(source, translator, target) if own is None else own.key,)
             continue
-        for data in external_data(source, target):
-            inputs[translator.get_asset_spec(data).key] = None
-            kinds |= {data.kind} if data.kind else set()
-    return tuple(inputs), frozenset(kinds)
+        external = list(external_data(source, target))
+        sources[name] = tuple(translator.get_asset_spec(data).key for data in external)
+        kinds |= {data.kind for data in external if data.kind}
+    return sources, frozenset(kinds)
 
 
 def stream_keys(

@@ -162,6 +162,24 @@ def test_an_updated_stream_is_materialized_with_metadata_and_the_rest_observed(s
     assert observed == {"shop/unique_clicks", "shop/totals"}
 
 
+def test_the_lineage_of_columns_refers_to_the_assets_of_the_sources(shop, canned):
+    clicks = updated(CLICKS, lineage={"cost": (("events", "cost"),)})
+    totals = updated(TOTALS, lineage={"total": (("clicks", "cost"), ("clicks", "id"))})
+    result = canned.run(shop, clicks, idle(UNIQUE), totals)
+    lineages = {
+        event.asset_key.path[-1]: event.materialization.metadata[
+            "dagster/column_lineage"
+        ].value.deps_by_column
+        for event in result.get_asset_materialization_events()
+    }
+    (cost,) = lineages["clicks"]["cost"]
+    assert (cost.asset_key, cost.column_name) == (AssetKey(["feed", "ad-clicks"]), "cost")
+    assert [(dep.asset_key, dep.column_name) for dep in lineages["totals"]["total"]] == [
+        (AssetKey(["shop", "clicks"]), "cost"),
+        (AssetKey(["shop", "clicks"]), "id"),
+    ]
+
+
 def test_an_idle_run_is_a_materialization_where_the_stream_says_so(canned):
     """`on_cron` and freshness policies of readers count materializations only."""
     shop = Pipeline("shop", record_idle=True)

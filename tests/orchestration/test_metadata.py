@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
+from dagster import AssetKey
 from deltalake import write_deltalake
 from deltalake.schema import ArrayType, Field, MapType, PrimitiveType, StructType
 
@@ -163,6 +164,24 @@ def test_a_table_that_cannot_be_read_has_no_columns_and_does_no_harm(tmp_path, c
     assert metadata["dagster/uri"] == tmp_path.as_uri()
     assert not {"dagster/column_schema", "dagster/row_count"} & metadata.keys()
     assert str(tmp_path) in caplog.text
+
+
+def test_the_lineage_of_a_column_names_all_its_assets_or_is_left_out():
+    feed, first, second = AssetKey(["feed", "clicks"]), AssetKey(["kafka", "a"]), AssetKey(["kafka", "b"])
+    lineage = {
+        "id": (("clicks", "id"),),
+        "both": (("clicks", "id"), ("topics", "value")),
+        "unknown": (("clicks", "id"), ("elsewhere", "id")),
+        "no_asset": (("empty", "id"),),
+    }
+    inputs = {"clicks": [feed], "topics": [first, second], "empty": []}
+    metadata = result_metadata(updated(batch(0), lineage=lineage), NOW, inputs)
+    deps = metadata["dagster/column_lineage"].deps_by_column
+    assert {name: [(dep.asset_key, dep.column_name) for dep in of] for name, of in deps.items()} == {
+        "id": [(feed, "id")],
+        "both": [(feed, "id"), (first, "value"), (second, "value")],
+    }
+    assert "dagster/column_lineage" not in result_metadata(updated(batch(0), lineage=lineage), NOW)
 
 
 @pytest.mark.parametrize("name", ["tidemill/rows_read", "tidemill/rows_written", "tidemill/seconds"])

@@ -73,6 +73,12 @@ def run(instance, selection):
             for event in result.get_asset_materialization_events()
             if "dagster/column_schema" in event.materialization.metadata
         },
+        "lineage": {
+            column: [[dep.asset_key.to_user_string(), dep.column_name] for dep in deps]
+            for event in result.get_asset_materialization_events()
+            if "dagster/column_lineage" in event.materialization.metadata
+            for column, deps in event.materialization.metadata["dagster/column_lineage"].value.deps_by_column.items()
+        },
         "observed": [event.asset_key.to_user_string() for event in result.get_asset_observation_events()],
         "checks": {
             "/".join([*check.asset_key.path, check.check_name]): check.passed
@@ -149,6 +155,7 @@ def test_a_run_reports_in_numbers_what_it_did(runs):
     assert numbers["tidemill/end_offsets"] == {"events": {"logOffset": 0}}
     assert 0 < numbers["tidemill/seconds/triggerExecution"] <= numbers["tidemill/seconds"]
     assert runs[0]["columns"]["case/numbers"] == ["n", "_origin", "_batch"]
+    assert runs[0]["lineage"]["n"] == [["feed/numbers", "n"]]
 
 
 def test_the_next_run_continues_and_counts_its_own_rows_only(runs):

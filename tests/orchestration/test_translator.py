@@ -219,6 +219,16 @@ def test_a_stream_of_another_pipeline_is_a_dependency_by_its_key_there(reads, tm
     assert external_assets([audit]) == []
 
 
+def test_an_asset_names_what_each_source_reads_whatever_the_keys_are(tmp_path):
+    specs = {n.stream: s for n, s in stream_specs(shop(), PrefixedStreams(), target(tmp_path)).items()}
+    assert specs["joined"].metadata["tidemill/inputs"] == {
+        "clicks": ["prod/shop/clicks"],
+        "views": ["prod/shop/views"],
+        "prices": ["prod/shop/prices"],
+    }
+    assert specs["outside"].metadata["tidemill/inputs"]["topics"] == ["kafka/main/a", "kafka/main/b"]
+
+
 def test_an_asset_names_its_stream_whatever_its_key_is():
     specs = stream_specs(shop(), PrefixedStreams(), None)
     assert {spec.metadata["tidemill/stream"] for spec in specs.values()} == {str(name) for name in specs}

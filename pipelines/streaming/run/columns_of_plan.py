@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from pipelines.streaming.run.plan_tree import Node, lists
 
-_ID = re.compile(r"#(?P<id>\d+)L?(?:-T\d+ms)?")
+COLUMN_ID = re.compile(r"#(?P<id>\d+)L?(?:-T\d+ms)?")
 # Spark numbers the variables of lambdas and draws a seed, differently in each process.
 _LAMBDA = re.compile(r"\b([a-z]+)_\d+$")
 _SEED = re.compile(r"\b(?P<function>randn?|uuid|shuffle)\((?P<before>[^()]*?)(?:Some\(-?\d+\)|-?\d+)\)")
 _LAST_NAME = re.compile(r"[\w.`$]+$")
-_ITEM = re.compile(r"^(?:(?P<expression>.*) AS )?(?P<name>.*)#(?P<id>\d+)L?(?:-T\d+ms)?$", re.DOTALL)
+ITEM = re.compile(r"^(?:(?P<expression>.*) AS )?(?P<name>.*)#(?P<id>\d+)L?(?:-T\d+ms)?$", re.DOTALL)
 _LEAF_COLUMNS = re.compile(r"\[([^\[\]]*)\]")
 _NUMBER = re.compile(r"#\d+")
 _FUNCTION = re.compile(r"^([\w.<>]+)\(")
@@ -61,7 +61,7 @@ class Scope:
     def resolve(self, expression: str) -> str:
         """Return an expression with the meanings of its columns in place of their names and ids."""
         parts, position = [], 0
-        for match in _ID.finditer(expression):
+        for match in COLUMN_ID.finditer(expression):
             before = expression[position : match.start()]
             position = match.end()
             name = self.names.get(match["id"])
@@ -85,7 +85,7 @@ class Scope:
         """Return the columns of a projection of this scope."""
         meanings, names, output = dict(self.meanings), dict(self.names), []
         for item in items:
-            match = _ITEM.match(item)
+            match = ITEM.match(item)
             if match is None:
                 return self.opaque(", ".join(items), self.resolve(", ".join(items)))
             output.append(match["id"])
@@ -100,7 +100,7 @@ class Scope:
         """Return the columns of a node that is not understood: each new one depends on the whole of the node."""
         whole = shortened(whole)
         meanings, names = dict(self.meanings), dict(self.names)
-        for match in _ID.finditer(arguments):
+        for match in COLUMN_ID.finditer(arguments):
             if match["id"] not in meanings:
                 last = _LAST_NAME.search(arguments[: match.start()])
                 names[match["id"]] = last[0] if last else ""
@@ -257,7 +257,7 @@ def _either(meanings: list[str]) -> str:
 def _leaf(node: Node) -> Scope:
     names: dict[str, str] = {}
     for columns in _LEAF_COLUMNS.finditer(node.arguments):
-        items = [_ITEM.match(item) for item in re.split(", ?", columns[1])]
+        items = [ITEM.match(item) for item in re.split(", ?", columns[1])]
         names = {item["id"]: item["name"] for item in items if item}
         if len(names) == len(items):
             break  # the options of a source come before, the columns of another version of its reader behind

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.columns import (
@@ -21,6 +21,7 @@ from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.expectations import observed
 from pipelines.streaming.records.stateful_operator import StatefulOperator
 from pipelines.streaming.run.classic import explained, full_plan, plan_text, state_types
+from pipelines.streaming.run.lineage import Lineage, lineage_of
 from pipelines.streaming.run.operators import operators_of, with_types
 from pipelines.streaming.run.writer import batch_column
 from pipelines.streaming.sinks import DeltaMerge
@@ -51,6 +52,7 @@ class Query:
         operators: Its stateful operators, the one nearest to the sink first; None where the plan cannot be read.
         ingest: For a feed the function, which runs in foreachBatch after the quarantine.
         warnings: What the plan does that its author may not expect, one sentence each.
+        lineage: The columns of the sources that each output column is computed from, where the plan shows them.
     """
 
     rows: "DataFrame"
@@ -59,6 +61,7 @@ class Query:
     operators: tuple[StatefulOperator, ...] | None = ()
     ingest: "Callable[..., DataFrame] | None" = None
     warnings: tuple[str, ...] = ()
+    lineage: Lineage = field(default_factory=dict)
 
 
 def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
@@ -76,16 +79,23 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         )
     inputs = {name: source.open(context, name) for name, source in stream.sources.items()}
     locations = {str(context.target.lake.root): "<lake>"}
+    static = {
+        name: full_plan(rows, locations)
+        for name, rows in inputs.items()
+        if not stream.sources[name].streaming
+    }
     if stream.feed is None:
         output = _checked(stream(*inputs.values()))
         refuse_reserved(output.columns, _reserved(stream, inputs.values()), where="the function's output")
         rows = observed(output, stream.expect)
+        plan = full_plan(rows, locations)
         return Query(
             rows=rows,
             output=output.schema,
             fingerprint=fingerprint(stream, plan_text(rows, locations)),
-            operators=_operators(rows, locations),
+            operators=_operators(rows, plan),
             warnings=_checked_joins(stream, rows),
+            lineage=lineage_of(plan, output.columns, static),
         )
     records = next(iter(inputs.values()))
     output = _checked(stream(records.drop(RAW, VIOLATED)))
@@ -107,11 +117,12 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         output=with_batch.schema,
         fingerprint=fingerprint(stream, text),
         ingest=stream.function,
+        lineage=lineage_of(full_plan(output, locations), output.columns, static),
     )
 
 
-def _operators(rows: "DataFrame", locations: dict[str, str]) -> tuple[StatefulOperator, ...] | None:
-    operators = operators_of(full_plan(rows, locations))
+def _operators(rows: "DataFrame", plan: str) -> tuple[StatefulOperator, ...] | None:
+    operators = operators_of(plan)
     return with_types(operators, state_types(rows)) if operators else operators
 
 

@@ -1,11 +1,12 @@
 """The result of a run for one stream: plain values that are printed, recorded and tested."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import BatchRecord, Late
+from pipelines.streaming.run.lineage import Lineage
 
 Outcome = Literal["updated", "idle", "busy", "failed", "skipped", "canceled"]
 
@@ -28,6 +29,7 @@ class StreamResult:
         error: The error of a failed or canceled stream.
         reason: Why it ran, was skipped, was busy or was left idle, in a few words.
         warnings: What its author may not expect, one sentence each.
+        lineage: The columns of the sources that each output column is computed from, where the plan shows them.
     """
 
     stream: StreamName
@@ -43,6 +45,7 @@ class StreamResult:
     error: TidemillError | None = None
     reason: str = ""
     warnings: tuple[str, ...] = ()
+    lineage: Lineage = field(default_factory=dict)
 
     def total(self, count: Literal["rows_read", "rows_written", "rows_quarantined", "rows_dropped"]) -> int:
         """Return a count over all batches; unknown counts add nothing."""

@@ -39,6 +39,7 @@ from pipelines.streaming.run import (
 )
 from pipelines.streaming.run.engine import Engine
 from pipelines.streaming.run.guard import check_edges
+from pipelines.streaming.run.lineage import Lineage
 from pipelines.streaming.run.live import Live, expected_batches
 from pipelines.streaming.run.plan import Plan
 from pipelines.streaming.run.progress import Progress, RunningQuery
@@ -89,6 +90,7 @@ class StreamRun:
     _recorder: Recorder = field(init=False)
     _running: RunningQuery | None = field(init=False, default=None)
     _sources: Mapping[str, SourceRecord] = field(init=False, default_factory=dict)
+    _lineage: Lineage = field(init=False, default_factory=dict)
 
     @property
     def stream(self) -> "Stream":
@@ -223,6 +225,7 @@ class StreamRun:
             spark_version=spark.version,
             confs=self._recorder.generation.confs or query.pinned_confs(confs),
         )
+        self._lineage = built.lineage
         return built
 
     def _execute(
@@ -331,6 +334,7 @@ class StreamRun:
             state_bytes=stateful[-1].state_bytes if stateful else None,
             reason=", ".join(self.plan.reasons),
             warnings=self._warnings(batches),
+            lineage=self._lineage,
         )
 
 
