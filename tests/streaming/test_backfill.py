@@ -15,7 +15,7 @@ from pipelines.streaming.lifecycle import backfill, follow_backfills
 from pipelines.streaming.lifecycle.backfill import STEPS
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.testing import multiset
-from tests.streaming.test_rewind import Killed
+from tests.streaming.test_rewind import Killed, steps
 
 EVENT = "id STRING, amount BIGINT, at TIMESTAMP"
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -166,7 +166,7 @@ def test_a_range_that_is_right_already_is_not_written(scratch):
     assert scratch.rows(orders, "id", "amount") == expected(range(3))[0]
 
 
-@pytest.mark.parametrize("step", ["begin", *STEPS])
+@pytest.mark.parametrize("step", steps(STEPS))
 def test_a_day_that_a_delete_removed_is_restored_also_after_a_kill(scratch, monkeypatch, step):
     orders = shop()["orders"]
     for day in range(3):

@@ -14,7 +14,7 @@ from pipelines.streaming.lifecycle.rebuild import COMPUTE, STEPS
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.testing import multiset
 from tests.streaming.fault_oracle import START, WINDOW, minute, orders_of, payments_of
-from tests.streaming.test_rewind import ARRIVALS, CHANGED, Killed, arrive, run, shop
+from tests.streaming.test_rewind import ARRIVALS, CHANGED, Killed, arrive, run, shop, steps
 
 
 def again(scratch, stream, **flags):
@@ -110,7 +110,7 @@ def test_readers_see_the_old_rows_or_the_new_ones_and_refuse_the_commit(scratch)
     assert scratch.rows(windows) == every_table(range(2), extra=0)["windows"]
 
 
-@pytest.mark.parametrize("step", ["begin", *STEPS])
+@pytest.mark.parametrize("step", steps(STEPS))
 def test_a_rebuild_that_is_killed_after_any_step_is_finished_by_the_same_command(scratch, monkeypatch, step):
     orders, changed = shop()["orders"], shop(extra=CHANGED)["orders"]
     arrive(scratch, shop(), 0)

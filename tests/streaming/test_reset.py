@@ -11,7 +11,7 @@ from pipelines.streaming.lifecycle.reset import STEPS
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.testing import multiset
 from tests.streaming.test_backfill import is_exact
-from tests.streaming.test_rewind import Killed
+from tests.streaming.test_rewind import Killed, steps
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_from_now_on_only_new_files_are_read(scratch, shop):
     is_exact(scratch, events)
 
 
-@pytest.mark.parametrize("step", ["begin", *STEPS])
+@pytest.mark.parametrize("step", steps(STEPS))
 def test_a_reset_that_is_killed_after_any_step_is_finished_by_the_same_command(
     scratch, shop, monkeypatch, step
 ):
