@@ -223,13 +223,13 @@ def _expand(node: Node, inputs: list[_Columns]) -> _Columns:
 
 
 def _names(text: str, name: str) -> bool:
-    """Return whether a text ends with a name, and not with a longer one."""
+    """Return whether an expression ends with a name, and not with a longer one."""
     return text.lower().endswith(name.lower()) and not re.fullmatch(r"\w", text[: -len(name)][-1:])
 
 
 def _all(every: Iterable[_Origins]) -> _Origins:
     known = list(every)
-    origins = [each for each in known if each is not None]
+    origins = [columns for columns in known if columns is not None]
     return frozenset().union(*origins) if len(origins) == len(known) else None
 
 
