@@ -8,7 +8,6 @@ The steps, each of which can be repeated:
 - `manifest`: the new generation becomes the active one.
 """
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from pipelines.streaming.checkpoint.verify import verify
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.checkpoint_copy import batches_to_copy, copy_until, keeps_paths
+from pipelines.streaming.lifecycle.staging import operation_metadata
 from pipelines.streaming.lifecycle.steps import Step, carry_out, leased, session, unfinished
 from pipelines.streaming.lifecycle.table_versions import (
     batch_at,
@@ -275,12 +275,12 @@ class _Rewinding:
             if table is None or table.transaction_version(app_id) is not None:
                 continue  # restored and marked before a kill
             if version != delta_log.latest_version(path):
-                spark.conf.set(_USER_METADATA, self._metadata(restores=version))
+                spark.conf.set(_USER_METADATA, operation_metadata(self.operation, restores=version))
                 spark.sql(
                     f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}"
                 ).collect()
             # The checkpoint has batches up to this one, and a table must have what its checkpoint has.
-            spark.conf.set(_USER_METADATA, self._metadata())
+            spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
             empty = spark.read.format("delta").load(str(path)).limit(0)
             writer = empty.write.format("delta").mode("append").option("txnAppId", app_id)
             writer.option("txnVersion", str(self._decided["batch"])).save(str(path))
@@ -290,7 +290,7 @@ class _Rewinding:
         if delta_log.open_table(path) is None:
             return
         spark = session(self.engine)
-        spark.conf.set(_USER_METADATA, self._metadata())
+        spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
         version = self._decided["quarantine"]
         if version is not None:
             spark.sql(f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}").collect()
@@ -303,10 +303,6 @@ class _Rewinding:
         manifest = self._manifest()
         if manifest.active.number != self._decided["generation"]:
             self.records.write_manifest(_rewound(manifest, self._decided))
-
-    def _metadata(self, **fields: int) -> str:
-        metadata = {"tidemill": {"operation": self.operation.id, **fields}}
-        return json.dumps(metadata, separators=(",", ":"))
 
 
 def _rewound(manifest: Manifest, decided: Mapping[str, Any]) -> Manifest:

@@ -141,9 +141,7 @@ def copy_tables(spark: "SparkSession", stream: "Stream", records: StreamRecords,
         rows.write.format("delta").mode("overwrite").save(str(records.table(name)))
 
 
-def commit_options(
-    operation: "Operation", query_id: str, sink: str, batch: int, **fields: Any
-) -> dict[str, str]:
+def commit_options(operation: "Operation", query_id: str, sink: str, batch: int) -> dict[str, str]:
     """Return the options of a write that stands for all batches up to one.
 
     Args:
@@ -151,12 +149,11 @@ def commit_options(
         query_id: The query whose batches it stands for.
         sink: The sink's name.
         batch: The last of the batches.
-        fields: More of its `userMetadata`.
     """
     return {
         "txnAppId": transaction_app_id(query_id, sink),
         "txnVersion": str(batch),
-        "userMetadata": operation_metadata(operation, **fields),
+        "userMetadata": operation_metadata(operation),
     }
 
 
