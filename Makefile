@@ -11,6 +11,8 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c '$(IS_SUITABLE)' >/dev/null 2>&1 && echo $$name && break; done)
 READY := .venv/.ready
 BIN := .venv/bin
+# Compiled modules are kept: hundreds of them are loaded at each start of a command.
+unexport PYTHONDONTWRITEBYTECODE
 # Options for the tool behind a target: `make test ARGS="-k lease -x"`.
 ARGS ?=
 # Processes that share the tests. In `make test` each has a Spark of its own and needs about 3 GB.

@@ -129,7 +129,9 @@ def waiting_files(
         names = {os.path.basename(path) for part in logged for path in part.paths}
         new = [path for path in present if os.path.basename(path) not in names]
     else:
-        new = [path for path in present if not any(path in part.paths for part in logged)]
+        new = present
+        for part in logged:
+            new = [path for path in new if path not in part.paths]
     _refuse_doubling(new, what)
     return Backlog(
         len(new) + unread,
@@ -269,10 +271,11 @@ class _Listing:
 
     @staticmethod
     def _is_data(name: str) -> bool:
+        if not name.startswith(("_", ".")):
+            return not name.endswith("._COPYING_")
         if name.startswith(("_metadata", "_common_metadata")):
             return True
-        hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
-        return not hidden and not name.endswith("._COPYING_")
+        return name.startswith("_") and "=" in name and not name.endswith("._COPYING_")
 
 
 def plain_path(address: str) -> str:
