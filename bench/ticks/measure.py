@@ -115,7 +115,7 @@ def _load(count: int, folder: Path, sources: Path) -> float:
     )
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(root)!r})\n{LOAD}", str(count)]
-    # Python keeps compiled modules unless it is told not to, as in some containers; the first load writes them.
+    # Python keeps compiled modules unless this variable is set, as in some containers; the first load writes them.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     times = [
         float(

@@ -104,5 +104,5 @@ def document(done: "Change", *, changed: bool) -> "dict[str, Any]":
 def print_plan(plan: "Change") -> None:
     """Print a plan for people."""
     typer.echo(f"{plan.stream}: {plan.what}")
-    for effect in plan.effects:
+    for effect in filter(None, (*plan.effects, plan.outcome)):
         typer.echo(f"  - {effect}")

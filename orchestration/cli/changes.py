@@ -10,7 +10,7 @@ import typer
 
 from orchestration.cli.change import document, print_plan
 from orchestration.cli.confirmation import confirmed, spark_of
-from orchestration.cli.output import print_json, progress_console
+from orchestration.cli.output import EXIT_PROBLEM, print_json, progress_console
 from orchestration.cli.target_flags import StreamFlags, selected
 
 if TYPE_CHECKING:
@@ -76,11 +76,13 @@ def replay(
     streams: "Sequence[Stream]",
     flags: ReplayFlags,
 ) -> None:
-    """Print a plan per stream, ask once, and apply the plans in order, with Spark.
+    """Print a plan per stream, ask, compute the streams in order, and publish each.
+
+    Without `--yes` the difference is shown, and asked about, before a stream is published.
 
     Args:
-        change: A function of `pipelines.streaming.lifecycle` that takes the stream, and `engine`, `live` and
-            `dry_run` by name.
+        change: A function of `pipelines.streaming.lifecycle` that takes the stream, and `engine`, `live`, `dry_run` and
+            `publish` by name.
         target: The target, whose Spark is used.
         streams: The streams, in dependency order.
         flags: Whether to ask, to apply, and how to print.
@@ -91,15 +93,25 @@ def replay(
     live, changes = Live(), []
     console = progress_console(quiet=flags.as_json)
     with spark_of(target) as engine:
+        one = partial(change, engine=engine, live=live)
         for stream in streams:
-            changes.append(change(stream, engine=engine, live=live, dry_run=True))
+            changes.append(one(stream, dry_run=True))
             if not flags.as_json:
                 print_plan(changes[-1])
-        applied = confirmed(flags)
+        applied = confirmed(flags, "Compute it?")
         for number, stream in enumerate(streams if applied else ()):
             with LiveView(console, live.streams) as view:
-                work = partial(change, stream, engine=engine, live=live, dry_run=False)
-                changes[number] = view.until(work)
-            console.print(f"[green]    done[/]  {stream.name}  {changes[number].outcome}", soft_wrap=True)
+                done = view.until(partial(one, stream, publish=flags.yes))
+            if not flags.yes:
+                typer.echo(f"{stream.name}: {done.outcome}")
+                if not typer.confirm("Publish it?", err=True):
+                    typer.echo(
+                        "Not published. The same command publishes it, without computing it again.", err=True
+                    )
+                    raise typer.Exit(EXIT_PROBLEM)
+                with working(flags, "publishing ..."):
+                    done = one(stream)
+            changes[number] = done
+            console.print(f"[green]    done[/]  {stream.name}  {done.outcome}", soft_wrap=True)
     if flags.as_json:
         print_json(target=target.name, streams=[document(done, changed=applied) for done in changes])

@@ -31,8 +31,12 @@ class Asking(Protocol):
         """Whether a program reads the output."""
 
 
-def confirmed(flags: Asking) -> bool:
+def confirmed(flags: Asking, question: str = "Change it?") -> bool:
     """Return whether to apply the plan that was printed: as the flags say, or as the user answers.
+
+    Args:
+        flags: The flags.
+        question: The question.
 
     Raises:
         Exit: Nobody can be asked, or the answer is no.
@@ -42,7 +46,7 @@ def confirmed(flags: Asking) -> bool:
     if flags.as_json or not sys.stdin.isatty():
         print_problem("Nothing was changed. Fix: give --yes, or run the command in a terminal.")
         raise typer.Exit(EXIT_NOT_DONE)
-    if not typer.confirm("Change it?", err=True):
+    if not typer.confirm(question, err=True):
         raise typer.Exit(EXIT_PROBLEM)
     return True
 

@@ -9,11 +9,14 @@ from orchestration.cli.target_flags import StreamFlags, target_flags
 from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pipelines.streaming.names import StreamName
     from pipelines.streaming.records.operation import Operation
 
 app = typer.Typer(add_completion=False)
 
+_NUMBERS = ("rows_before", "rows_after", "rows_added", "rows_removed", "rows_changed")
 _COLUMNS = ("Stream", "Operation", "Range", "Began", "Ended", "Code", "Rows")
 
 
@@ -54,10 +57,7 @@ def _document(stream: "StreamName", operation: "Operation") -> dict[str, Any]:
         "command": operation.command,
         "steps": list(operation.done),
         "code": operation.result.get("code"),
-        "rows_before": operation.result.get("rows_before"),
-        "rows_after": operation.result.get("rows_after"),
-        "rows_added": operation.result.get("rows_added"),
-        "rows_removed": operation.result.get("rows_removed"),
+        **{name: operation.result.get(name) for name in _NUMBERS},
     }
 
 
@@ -65,7 +65,6 @@ def _print(listed: "list[tuple[StreamName, Operation]]") -> None:
     table = new_table(*_COLUMNS, no_wrap=("Stream", "Range"))
     for stream, operation in listed:
         begin, end = operation.arguments.get("begin"), operation.arguments.get("end")
-        added, removed = operation.result.get("rows_added"), operation.result.get("rows_removed")
         table.add_row(
             str(stream),
             operation.kind,
@@ -73,9 +72,17 @@ def _print(listed: "list[tuple[StreamName, Operation]]") -> None:
             operation.began_at,
             operation.ended_at or f"not finished; finish it: {operation.command}",
             str(operation.result.get("code", "")),
-            "" if added is None else f"+{added:,} -{removed:,}",
+            _difference(operation.result),
         )
     console = output_console(STREAMS_WIDTH)
     if listed:
         console.print(table)
     console.print(counted(len(listed), "operation"), markup=False)
+
+
+def _difference(result: "Mapping[str, Any]") -> str:
+    """Return how an operation has changed the rows; a rebuild only counts them."""
+    before, after, added, removed, changed = map(result.get, _NUMBERS)
+    if added is not None:
+        return f"+{added:,} -{removed:,}" + (f", {changed:,} changed" if changed else "")
+    return "" if before is None else f"{before:,} to {after:,}"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import functions as F
 
-from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, delta_log, from_json
+from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, QueryOptions, delta_log, from_json
 from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.errors import TerminalError, UpstreamChangeError
 from pipelines.streaming.lifecycle import backfill, follow_backfills
@@ -19,7 +19,7 @@ from tests.streaming.test_rewind import Killed, steps
 
 EVENT = "id STRING, amount BIGINT, at TIMESTAMP"
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
-MODULE = "pipelines.streaming.lifecycle.backfill"
+MODULE = "pipelines.streaming.lifecycle.steps"
 RANGE = {"begin": "2026-01-02", "end": "2026-01-03"}
 
 
@@ -50,9 +50,14 @@ def shop(*, least=0, most=100, extra=0) -> Pipeline:
         counts = unique.groupBy(F.window("at", "1 hour").alias("w")).agg(F.sum("amount").alias("amount"))
         return counts.select("w.start", "amount")
 
-    @pipeline.stream(source=orders, sink=DeltaMerge(keys=["id"], sequence_by="at"), backfill_by="at")
-    def newest(orders):
-        return orders.select("id", "amount", "at")
+    @pipeline.stream(
+        source=orders,
+        sink=DeltaMerge(keys=["day"]),
+        query=QueryOptions(output_mode="update"),
+        backfill_by="day",
+    )
+    def totals(orders):
+        return orders.groupBy("day").agg(F.sum("amount").alias("amount"))
 
     return pipeline
 
@@ -194,14 +199,14 @@ def test_a_day_that_a_delete_removed_is_restored_also_after_a_kill(scratch, monk
 
 def test_what_cannot_be_computed_for_a_range_is_refused_before_anything_is_written(scratch):
     pipeline = shop()
-    orders, newest = pipeline["orders"], pipeline["newest"]
+    orders, totals = pipeline["orders"], pipeline["totals"]
     with pytest.raises(TerminalError, match="it has read nothing so far"):
         again(scratch, orders)
     for day in range(3):
         arrive(scratch, day)
-        run(scratch, pipeline, "orders", "newest")
-    with pytest.raises(TerminalError, match="running totals or current versions"):
-        again(scratch, newest)
+        run(scratch, pipeline, "orders", "totals")
+    with pytest.raises(TerminalError, match="its rows are running totals"):
+        again(scratch, totals)
     with pytest.raises(TerminalError, match="the range from 2026-01-03 to 2026-01-03 is empty"):
         again(scratch, orders, begin="2026-01-03", end="2026-01-03")
     with pytest.raises(TerminalError, match="'yesterday' is no date"):
@@ -213,3 +218,98 @@ def test_what_cannot_be_computed_for_a_range_is_refused_before_anything_is_writt
     assert StreamRecords(scratch.lake, orders.name).operation() is None
     again(scratch, orders, begin="2026-01-03", end="2026-01-04")
     assert scratch.rows(orders, "id", "amount") == expected(range(3))[0], "another day does not need the file"
+
+
+CHANGE = "id STRING, amount BIGINT, day DATE, number BIGINT, dropped BOOLEAN"
+
+
+def accounts(scd_type, *, extra=0):
+    """The newest version, or all versions, of each account; the argument is what the code changes."""
+    pipeline = Pipeline("bank")
+
+    @pipeline.stream(
+        source=Feed("changes", value=from_json(CHANGE), quarantine={"some": "amount > 0"}),
+        sink=DeltaMerge(
+            keys=["id"],
+            sequence_by="number",
+            apply_as_deletes="dropped",
+            except_columns=["dropped"],
+            scd_type=scd_type,
+        ),
+        backfill_by="day",
+    )
+    def accounts(changes):
+        return changes.withColumn("amount", F.col("amount") + extra)
+
+    @pipeline.stream(source=accounts.changes(), sink=DeltaAppend())
+    def seen(accounts):
+        return accounts.where("_change_type != 'update_preimage'").select("id", "amount", "_change_type")
+
+    return pipeline["accounts"], pipeline["seen"]
+
+
+# id, amount, day, number, dropped: `moved` was on the second day first, `back` was dropped and came back.
+ACCOUNTS = [
+    [
+        ("stays", 1, 1, 1, False),
+        ("moved", 2, 2, 2, False),
+        ("back", 3, 2, 3, False),
+        ("dropped", 4, 2, 4, False),
+    ],
+    [
+        ("second", 5, 2, 5, False),
+        ("moved", 6, 3, 6, False),
+        ("back", 3, 2, 7, True),
+        ("dropped", 4, 2, 8, True),
+    ],
+    [("back", 7, 2, 9, False), ("stays", 8, 1, 10, False), ("second", 9, 2, 11, False)],
+]
+
+
+def history(scd_type, extra, changed):
+    """The rows of `accounts` in plain Python; `changed` are the keys that have the amounts of the changed code."""
+    rows = []
+    by_key = {}
+    for change in sorted((change for batch in ACCOUNTS for change in batch), key=lambda change: change[3]):
+        by_key.setdefault(change[0], []).append(change)
+    for key, changes in by_key.items():
+        for position, (_, amount, _, number, dropped) in enumerate(changes):
+            following = changes[position + 1][3] if position + 1 < len(changes) else None
+            if not dropped and (scd_type == 2 or following is None):
+                span = (number, following) if scd_type == 2 else ()
+                rows.append((key, amount + (extra if key in changed else 0), *span))
+    return multiset(rows)
+
+
+@pytest.mark.parametrize(
+    ("scd_type", "changed"), [(1, {"back", "second"}), (2, {"moved", "back", "second", "dropped"})]
+)
+def test_the_keys_of_a_range_of_a_merge_table_are_computed_again(scratch, scd_type, changed):
+    accounts_before, seen = accounts(scd_type)
+    for batch in ACCOUNTS:
+        names = ("id", "amount", "day", "number", "dropped")
+        dated = [(*change[:2], f"2026-01-0{change[2]}", *change[3:]) for change in batch]
+        scratch.drop_file("changes", [dict(zip(names, change, strict=True)) for change in dated])
+        scratch.run(accounts_before)
+    run_all = scratch.run_all([seen])
+    assert run_all[0].error is None
+    read = scratch.rows(seen)
+    stream, _ = accounts(scd_type, extra=100)
+    planned = again(scratch, stream, publish=False)
+    assert "would have" in planned.outcome
+    columns = ("id", "amount", "__START_AT", "__END_AT")[: 2 * scd_type]
+    assert scratch.rows(stream, *columns) == history(scd_type, 0, set()), "nothing is published"
+    done = again(scratch, stream)
+    assert scratch.rows(stream, *columns) == history(scd_type, 100, changed)
+    assert f"{2 if scd_type == 1 else 7} changed." in done.outcome
+    is_exact(scratch, stream)
+    scratch.drop_file(
+        "changes", [{"id": "new", "amount": 1, "day": "2026-01-03", "number": 20, "dropped": False}]
+    )
+    (result,) = scratch.run(stream)
+    assert result.error is None
+    assert scratch.run_all([seen])[0].error is None
+    news = scratch.rows(seen) - read
+    updated = history(1, 100, changed) - history(1, 0, set()) if scd_type == 1 else None
+    if updated is not None:
+        assert news == multiset([*((*row, "update_postimage") for row in updated), ("new", 101, "insert")])

@@ -9,27 +9,27 @@ meantime is computed as well, and the result is published. The steps of the publ
 - `staging`: the staging folder is removed.
 """
 
-import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.columns import BATCH
+from pipelines.streaming.code_version import code_version
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.lifecycle.backfill_quarantine import sorted_quarantine
 from pipelines.streaming.lifecycle.backfill_range import BackfillRange, backfill_range, whole_because
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.planned_batch import plan_first_batch, plan_next_batch
+from pipelines.streaming.lifecycle.range_tables import RangeTables
 from pipelines.streaming.lifecycle.source_history import missing_in_sources, removed_versions
-from pipelines.streaming.lifecycle.staging import Staging, operation_metadata
+from pipelines.streaming.lifecycle.staging import Staging
 from pipelines.streaming.lifecycle.steps import (
     Step,
     carry_out,
-    leased,
+    computed,
+    leased_when_free,
     session,
-    staging_records,
     unfinished,
 )
 from pipelines.streaming.plurals import counted
@@ -37,14 +37,14 @@ from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.records.manifest import Generation, Manifest, SourceRecord
 from pipelines.streaming.records.operation import Operation, new_operation
 from pipelines.streaming.run.live import Live
-from pipelines.streaming.run.waiting import wait_until_free
 from pipelines.streaming.run.writer import QUARANTINE, batch_column
+from pipelines.streaming.sinks import DeltaMerge
 from pipelines.streaming.sources import StreamReading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from pipelines.streaming.checkpoint import OffsetEntry
     from pipelines.streaming.run.engine import Engine
@@ -52,9 +52,7 @@ if TYPE_CHECKING:
     from pipelines.streaming.target import Target
 
 KIND = "backfill"
-COMPUTE = "compute"
 STEPS = ("quarantine", "tables", "staging")
-_LONGEST_RUN_SECONDS = 3600.0
 
 
 def backfill(
@@ -69,14 +67,16 @@ def backfill(
     readers: "Sequence[Stream]" = (),
     live: Live | None = None,
     dry_run: bool = False,
+    publish: bool = True,
 ) -> Change:
     """Compute a range of a stream's table again, with the code as it is now, and replace it in one commit.
 
     Everything that the live stream has read is read again, so the range is computed from all rows that belong to
-    it. The live stream may run meanwhile; for the publication its lease is held.
+    it. The live stream may run meanwhile; for the publication its lease is held. In a merge table the keys that have
+    a row in the range are computed again.
 
     Args:
-        stream: The stream, which appends rows and declares `backfill_by`.
+        stream: The stream, which declares `backfill_by`.
         target: The target.
         engine: Where Spark sessions come from; not asked for a plan.
         begin: The first value of the column that is replaced.
@@ -86,8 +86,11 @@ def backfill(
         readers: The streams that may read its table, which the plan names.
         live: Where others see how far it is.
         dry_run: Whether the backfill is planned only.
+        publish: Whether the table changes; otherwise the range is computed and compared, and the same call with
+            `publish` continues.
 
     Raises:
+        SchemaChangeError: A column of the table is missing in the new rows, or has another type.
         TerminalError: The range does not fit the table, the stream cannot be computed for a range, or its sources no
             longer have everything.
         LeaseHeldError: A run, or another process with the same operation, holds the stream.
@@ -96,9 +99,8 @@ def backfill(
     snapshot = records.snapshot()
     arguments = {"begin": begin, "end": end, "allow_missing": allow_missing, "keep_staging": keep_staging}
     operation = unfinished(records, KIND, arguments)
-    if operation is None or (
-        not operation.publishing and operation.decided["generation"] != snapshot.generation
-    ):
+    current = {"generation": snapshot.generation, "code_version": code_version(stream)}
+    if operation is None or not (operation.publishing or current.items() <= operation.decided.items()):
         _check(stream, snapshot)
         span = backfill_range(stream, records.table(), begin, end)
         missing = _missing(stream, target, snapshot, span)
@@ -111,13 +113,20 @@ def backfill(
             )
         command = f"tidemill backfill {stream.name} --from {begin} --to {end}"
         command += " --allow-missing" * allow_missing + " --keep-staging" * keep_staging
-        decided = {"generation": snapshot.generation, "query_id": str(uuid4()), "missing": list(missing)}
+        decided = current | {"query_id": str(uuid4()), "missing": list(missing)}
         decided |= {"column": span.column, "type": span.kind, "begin": span.begin, "end": span.end}
         operation = new_operation(KIND, arguments, command=command, decided=decided)
-    result: dict[str, Any] = {}
-    if not dry_run:
-        result = _Backfilling(stream, target, engine, records, operation, live or Live()).run()
-    return _change(stream, operation, readers, result)
+    if dry_run:
+        return _change(stream, operation, readers)
+    work = _Backfilling(
+        stream=stream,
+        target=target,
+        engine=engine,
+        records=records,
+        operation=operation,
+        live=live or Live(),
+    )
+    return _change(stream, work.complete(publish=publish), readers)
 
 
 def _check(stream: "Stream", snapshot: Snapshot) -> None:
@@ -159,98 +168,81 @@ def _missing(stream: "Stream", target: "Target", snapshot: Snapshot, span: Backf
     return lost_origins(stream, target, table, span)
 
 
-def _change(
-    stream: "Stream", operation: Operation, readers: "Sequence[Stream]", result: dict[str, Any]
-) -> Change:
-    decided = operation.decided
-    span = BackfillRange(decided["column"], decided["type"], decided["begin"], decided["end"])
+def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]") -> Change:
+    span = _span(operation)
+    what = f"the keys that have a row with {span}" if _by_key(stream) else f"the rows with {span}"
     effects = [
-        (
-            "What the stream has read is read again, into a staging table; then the rows with "
-            f"{span} are replaced in one commit."
-        ),
-        *decided["missing"],
+        f"What the stream has read is read again, into a staging table; then {what} are replaced in one commit.",
+        *operation.decided["missing"],
     ]
-    effects += [
-        f"{reader.name} reads new rows of the table: its next run refuses the commit. Backfill or rebuild it as well "
-        "(--downstream), or keep what it has (tidemill accept)."
-        for reader in readers
-        if stream.name in reader.upstreams
-    ]
+    if not _by_key(stream):
+        effects += [
+            f"{reader.name} reads new rows of the table: its next run refuses the commit. Backfill or rebuild it as "
+            "well (--downstream), or keep what it has (tidemill accept)."
+            for reader in readers
+            if stream.name in reader.upstreams
+        ]
     if operation.done or operation.publishing:
         effects.append(
             f"The operation began at {operation.began_at}; done: {', '.join(operation.done) or 'nothing'}."
         )
-    outcome = ""
-    if result:
-        outcome = (
-            f"The range had {counted(result['rows_before'], 'row')} and has {counted(result['rows_after'], 'row')}: "
-            f"{result['rows_added']:,} added, {result['rows_removed']:,} removed (a changed row is both)."
-        )
     return Change(
         stream=stream.name,
-        what=f"The rows with {span} are computed again.",
+        what=f"{what[0].upper()}{what[1:]} are computed again.",
         effects=tuple(effects),
-        outcome=outcome,
+        outcome=_outcome(operation),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Backfilling:
+def _outcome(operation: Operation) -> str:
+    """Return how the range changes, or has changed; empty before it is computed."""
+    result = operation.result
+    if not result:
+        return ""
+    verb = "has" if operation.ended_at else "would have"
+    changed = f", {result['rows_changed']:,} changed" if result["rows_changed"] else ""
+    return (
+        f"The range had {counted(result['rows_before'], 'row')} and {verb} {counted(result['rows_after'], 'row')}: "
+        f"{result['rows_added']:,} added, {result['rows_removed']:,} removed{changed}."
+    )
+
+
+def _by_key(stream: "Stream") -> bool:
+    return isinstance(stream.main, DeltaMerge)
+
+
+def _span(operation: Operation) -> BackfillRange:
+    decided = operation.decided
+    return BackfillRange(decided["column"], decided["type"], decided["begin"], decided["end"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Backfilling(Staging):
     """A backfill that is carried out."""
 
-    stream: "Stream"
-    target: "Target"
-    engine: "Engine"
-    records: StreamRecords
-    operation: Operation
-    live: Live
+    own_checkpoint: bool = True
 
-    def run(self) -> dict[str, Any]:
-        """Compute, then publish under the stream's lease; return the numbers of rows."""
-        operation = self.operation
-        if not operation.publishing and COMPUTE not in operation.done:
-            self.records.write_operation(operation)
-            self._prepare(self._committed())
-            self._staging.run(planned_only=True)
-            operation = operation.with_step(COMPUTE)
-            self.records.write_operation(operation)
-        wait_until_free(
-            [self.stream], self.target.lake, seconds=_LONGEST_RUN_SECONDS, on_wait=lambda *_: None
-        )
-        with leased(self.records, operation.id, dry_run=False) as lease:
-            if lease is None:
-                return {}
+    def complete(self, *, publish: bool) -> Operation:
+        """Compute, then publish under the stream's lease if that is wanted; return the operation as it is then."""
+        operation = computed(self.records, self.operation, self._compute)
+        if not (publish or operation.publishing):
+            return operation
+        with leased_when_free(self.stream, self.records, operation.id) as lease:
             if not operation.publishing:
                 self._catch_up()
-                operation = replace(operation, result=self._compared() | self._code())
-            carry_out(self.records, operation, replace(self, operation=operation).steps(), lease)
-        return dict(operation.result)
-
-    @property
-    def _span(self) -> BackfillRange:
-        decided = self.operation.decided
-        return BackfillRange(decided["column"], decided["type"], decided["begin"], decided["end"])
-
-    @property
-    def _staged(self) -> StreamRecords:
-        return staging_records(self.records, self.operation, own_checkpoint=True)
-
-    @property
-    def _staging(self) -> Staging:
-        return Staging(
-            stream=self.stream,
-            target=self.target,
-            engine=self.engine,
-            records=self._staged,
-            operation=self.operation,
-            live=self.live,
-        )
+                operation = replace(operation, result=self._result())
+            steps = replace(self, operation=operation).steps()
+            return carry_out(self.records, operation, steps, lease)
 
     def steps(self) -> tuple[Step, ...]:
         """Return the steps, in the order of `STEPS`."""
         runs = (self._sort_quarantine, self._replace_ranges, self._remove_staging)
         return tuple(map(Step, STEPS, runs))
+
+    def _compute(self) -> dict[str, Any]:
+        self._prepare(self._committed())
+        self.run(planned_only=True)
+        return self._result()
 
     def _committed(self) -> "OffsetEntry":
         """Return the offsets up to which the live stream has published rows.
@@ -268,7 +260,7 @@ class _Backfilling:
         return tail.committed_offsets
 
     def _prepare(self, entry: "OffsetEntry") -> None:
-        staged = self._staged
+        staged = self.staged
         number = self.operation.decided["generation"]
         if staged.manifest() is None:
             began = datetime.now(UTC).isoformat(timespec="seconds")
@@ -290,48 +282,27 @@ class _Backfilling:
 
     def _catch_up(self) -> None:
         """Compute what the live stream has read since, and what its watermark has closed."""
-        snapshot, staged = self.records.snapshot(), self._staged.snapshot()
+        snapshot, staged = self.records.snapshot(), self.staged.snapshot()
         entry = self._committed()
         if staged.tail.next_start.kind in ("continue", "no_data_batch"):
-            plan_next_batch(self._staged, staged.tail, snapshot.checkpoint, entry)
-        self._staging.run(planned_only=True)
+            plan_next_batch(self.staged, staged.tail, snapshot.checkpoint, entry)
+        self.run(planned_only=True)
 
-    def _code(self) -> dict[str, str]:
-        """Return the fingerprint of the code that computed the range."""
-        staged = self._staged.manifest()
-        return (
-            {} if staged is None or staged.active.fingerprint is None else {"code": staged.active.fingerprint}
+    def _result(self) -> dict[str, Any]:
+        """Return how the range changes, and the fingerprint of the code that computed it."""
+        manifest = self.staged.manifest()
+        fingerprint = None if manifest is None else manifest.active.fingerprint
+        numbers: dict[str, Any] = dict(self._tables(session(self.engine)).compared(self.stream.main))
+        return numbers if fingerprint is None else numbers | {"code": fingerprint}
+
+    def _tables(self, spark: "SparkSession") -> RangeTables:
+        return RangeTables(
+            spark=spark,
+            span=_span(self.operation),
+            live=self.records,
+            staged=self.staged,
+            operation=self.operation,
         )
-
-    def _compared(self) -> dict[str, int]:
-        """Return how the staged rows of the range differ from the live ones."""
-        spark = session(self.engine)
-        before, after = (
-            self._live_rows(spark, self.stream.main.name),
-            self._staged_rows(spark, self.stream.main.name),
-        )
-        before, after = before.where(self._span.condition).drop(BATCH), after.drop(BATCH)
-        after = after.select(*before.columns) if set(before.columns) <= set(after.columns) else after
-        same = set(before.columns) == set(after.columns)
-        added = after.exceptAll(before).count() if same else after.count()
-        rows_before, rows_after = before.count(), after.count()
-        return {
-            "rows_before": rows_before,
-            "rows_after": rows_after,
-            "rows_added": added,
-            "rows_removed": rows_before - (rows_after - added),
-        }
-
-    def _live_rows(self, spark: "SparkSession", sink: str) -> "DataFrame":
-        return spark.read.format("delta").load(str(self.records.table(sink)))
-
-    def _staged_rows(self, spark: "SparkSession", sink: str) -> "DataFrame":
-        """Return the staged rows of the range, as rows of the live stream's last batch."""
-        rows = spark.read.format("delta").load(str(self._staged.table(sink))).where(self._span.condition)
-        if BATCH not in rows.columns:
-            return rows
-        last = self.records.snapshot().last_commit
-        return rows.withColumn(BATCH, batch_column(self.operation.decided["generation"], last))
 
     def _sort_quarantine(self) -> None:
         if self.stream.feed is None:
@@ -341,40 +312,29 @@ class _Backfilling:
             None
             if delta_log.open_table(records.table(QUARANTINE)) is None
             else spark.read.format("delta").load(str(records.table(QUARANTINE)))
-            for records in (self.records, self._staged)
+            for records in (self.records, self.staged)
         )
         if staged is not None:
             last = self.records.snapshot().last_commit
             staged = staged.withColumn("batch_id", batch_column(0, last)["batch_id"])
-        content = sorted_quarantine(self.stream, self._span, live, staged)
+        content = sorted_quarantine(self.stream, _span(self.operation), live, staged)
         if content is None:
             return
-        writer = content.write.format("delta").mode("overwrite").options(**self._commit(QUARANTINE))
+        writer = (
+            content.write.format("delta").mode("overwrite").options(**self._tables(spark).commit(QUARANTINE))
+        )
         if live is not None:
             writer = writer.option("replaceWhere", "true")
         writer.save(str(self.records.table(QUARANTINE)))
 
     def _replace_ranges(self) -> None:
-        result = self.operation.result
-        if len(self.stream.sinks) == 1 and not (result["rows_added"] or result["rows_removed"]):
+        changes = ("rows_added", "rows_removed", "rows_changed")
+        if len(self.stream.sinks) == 1 and not any(map(self.operation.result.get, changes)):
             return  # a commit that changes nothing would stop every reader of the table
-        spark = session(self.engine)
-        condition = self._span.condition
+        tables = self._tables(session(self.engine))
         for sink in self.stream.sinks:
-            rows = self._staged_rows(spark, sink.name)
-            writer = rows.write.format("delta").mode("overwrite").options(**self._commit(sink.name))
-            writer = writer.option("replaceWhere", condition).option("mergeSchema", "true")
-            writer.option("partitionOverwriteMode", "static").save(str(self.records.table(sink.name)))
-
-    def _commit(self, sink: str) -> dict[str, str]:
-        return {
-            "txnAppId": f"{self.operation.id}/{sink}",
-            "txnVersion": "0",
-            "userMetadata": operation_metadata(
-                self.operation, begin=self.operation.arguments["begin"], end=self.operation.arguments["end"]
-            ),
-        }
+            tables.replace(sink)
 
     def _remove_staging(self) -> None:
         if not self.operation.arguments["keep_staging"]:
-            shutil.rmtree(self._staged.lake.root, ignore_errors=True)
+            self.remove()

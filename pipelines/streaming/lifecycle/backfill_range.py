@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.names import quoted
-from pipelines.streaming.sinks import DeltaAppend
 from pipelines.streaming.sources import StreamReading
 
 if TYPE_CHECKING:
@@ -54,13 +53,8 @@ def whole_because(stream: "Stream") -> str | None:
     Args:
         stream: The stream.
     """
-    if (
-        not all(isinstance(sink, DeltaAppend) for sink in stream.sinks)
-        or stream.query.output_mode != "append"
-    ):
-        return (
-            "its rows are running totals or current versions of a key, which depend on everything before them"
-        )
+    if stream.query.output_mode != "append":
+        return "its rows are running totals, which depend on everything before them"
     for name, source in stream.sources.items():
         if isinstance(source, StreamReading) and source.mode == "changes":
             return f"its source {name!r} is a change data feed, whose past cannot be read again"

@@ -1,8 +1,8 @@
 """Rebuild: a stream is computed again from its sources while its old tables serve, and then published.
 
 A new generation reads the sources from their beginning into staging tables. Its checkpoint is in the lake from the
-start, where it stays. The steps of the publication, each of which can be repeated:
-- `catch-up`: what arrived in the meantime is read as well; the live stream cannot run now.
+start, where it stays. Under the live stream's lease, what arrived in the meantime is read as well. The steps of the
+publication, each of which can be repeated:
 - `old`: a copy of the old tables is written, if it is wanted.
 - `tables`: each live table gets the new rows in one commit, which stands for all batches of the new generation.
 - `ledger`: the lines of the new generation become those of the stream.
@@ -13,10 +13,11 @@ start, where it stays. The steps of the publication, each of which can be repeat
 import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import CheckpointFormatError
+from pipelines.streaming.code_version import code_version
 from pipelines.streaming.errors import TerminalError, TidemillError
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.source_history import missing_in_sources
@@ -24,16 +25,16 @@ from pipelines.streaming.lifecycle.staging import Staging, commit_options, copy_
 from pipelines.streaming.lifecycle.steps import (
     Step,
     carry_out,
-    leased,
+    computed,
+    leased_when_free,
     session,
-    staging_records,
     unfinished,
 )
+from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.manifest import Generation, Manifest
 from pipelines.streaming.records.operation import Operation, new_operation
 from pipelines.streaming.run.live import Live
-from pipelines.streaming.run.waiting import wait_until_free
 from pipelines.streaming.run.writer import QUARANTINE
 
 if TYPE_CHECKING:
@@ -45,10 +46,7 @@ if TYPE_CHECKING:
     from pipelines.streaming.target import Target
 
 KIND = "rebuild"
-# A run of the live stream that is in progress at the end may be a long catch-up.
-_LONGEST_RUN_SECONDS = 3600.0
-COMPUTE = "compute"
-STEPS = ("catch-up", "old", "tables", "ledger", "manifest", "staging")
+STEPS = ("old", "tables", "ledger", "manifest", "staging")
 
 
 def rebuild(
@@ -61,6 +59,7 @@ def rebuild(
     readers: "Sequence[Stream]" = (),
     live: Live | None = None,
     dry_run: bool = False,
+    publish: bool = True,
 ) -> Change:
     """Compute a stream again from the beginning of its sources, and replace its tables in one commit each.
 
@@ -75,6 +74,8 @@ def rebuild(
         readers: The streams that may read its table, which the plan names.
         live: Where others see how far it is.
         dry_run: Whether the rebuild is planned only.
+        publish: Whether the tables change; otherwise they are computed beside the old ones, and the same call with
+            `publish` continues.
 
     Raises:
         TerminalError: It has never run, or its sources no longer have everything.
@@ -90,7 +91,8 @@ def rebuild(
         )
     arguments = {"keep_old": keep_old, "allow_missing": allow_missing}
     operation = unfinished(records, KIND, arguments)
-    if operation is None or (not operation.publishing and _is_outdated(operation, manifest)):
+    current = {"generation": manifest.active.number + 1, "code_version": code_version(stream)}
+    if operation is None or not (operation.publishing or current.items() <= operation.decided.items()):
         missing = _missing(stream, target, records, manifest)
         if missing and not (allow_missing or dry_run):
             raise TerminalError(
@@ -101,20 +103,19 @@ def rebuild(
             )
         command = f"tidemill rebuild {stream.name}"
         command += " --keep-old" * keep_old + " --allow-missing" * allow_missing
-        decided = {
-            "generation": manifest.active.number + 1,
-            "missing": list(missing),
-            "old_rows": _rows(records),
-        }
+        decided = current | {"missing": list(missing), "old_rows": _rows(records)}
         operation = new_operation(KIND, arguments, command=command, decided=decided)
-    if not dry_run:
-        _Rebuilding(stream, target, engine, records, operation, live or Live()).run()
-    return _change(stream, operation, readers, keep_old=keep_old)
-
-
-def _is_outdated(operation: Operation, manifest: Manifest) -> bool:
-    """Return whether the stream has got another generation since an operation began."""
-    return bool(operation.decided["generation"] != manifest.active.number + 1)
+    if dry_run:
+        return _change(stream, operation, readers)
+    work = _Rebuilding(
+        stream=stream,
+        target=target,
+        engine=engine,
+        records=records,
+        operation=operation,
+        live=live or Live(),
+    )
+    return _change(stream, work.complete(publish=publish), readers)
 
 
 def _missing(
@@ -135,7 +136,7 @@ def _rows(records: StreamRecords) -> int | None:
     return None if table is None else table.count()
 
 
-def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]", *, keep_old: bool) -> Change:
+def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]") -> Change:
     decided = operation.decided
     rows = "" if decided["old_rows"] is None else f" ({decided['old_rows']:,} rows now)"
     effects = [
@@ -143,7 +144,7 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]",
         f"The table{rows} is replaced in one commit; until then readers see the old rows, and the stream may run.",
         *decided["missing"],
     ]
-    if keep_old:
+    if operation.arguments["keep_old"]:
         effects.append(f"The old rows stay in {stream.name.stream}__generation_{decided['generation'] - 1}.")
     effects += [
         f"{reader.name} reads new rows of the table: its next run refuses the commit. Rebuild it as well "
@@ -155,80 +156,63 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]",
         effects.append(
             f"The operation began at {operation.began_at}; done: {', '.join(operation.done) or 'nothing'}."
         )
+    outcome = ""
+    if operation.result:
+        verb = "has" if operation.ended_at else "would have"
+        before, after = (counted(operation.result[f"rows_{when}"], "row") for when in ("before", "after"))
+        outcome = f"The table had {before} and {verb} {after}."
     return Change(
-        stream=stream.name, what="The stream is computed again from its sources.", effects=tuple(effects)
+        stream=stream.name,
+        what="The stream is computed again from its sources.",
+        effects=tuple(effects),
+        outcome=outcome,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Rebuilding:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rebuilding(Staging):
     """A rebuild that is carried out."""
 
-    stream: "Stream"
-    target: "Target"
-    engine: "Engine"
-    records: StreamRecords
-    operation: Operation
-    live: Live
-
-    def run(self) -> None:
-        """Compute, then publish under the stream's lease."""
-        operation = self.operation
-        if not operation.publishing and COMPUTE not in operation.done:
-            self.records.write_operation(operation)
-            self._prepare()
-            self._staging.run()
-            operation = operation.with_step(COMPUTE)
-            self.records.write_operation(operation)
-        wait_until_free(
-            [self.stream], self.target.lake, seconds=_LONGEST_RUN_SECONDS, on_wait=lambda *_: None
-        )
-        with leased(self.records, operation.id, dry_run=False) as lease:
-            if lease is not None:
-                carry_out(self.records, operation, self._steps(), lease)
-
-    @property
-    def _staged(self) -> StreamRecords:
-        return staging_records(self.records, self.operation)
-
-    @property
-    def _staging(self) -> Staging:
-        return Staging(
-            stream=self.stream,
-            target=self.target,
-            engine=self.engine,
-            records=self._staged,
-            operation=self.operation,
-            live=self.live,
-        )
+    def complete(self, *, publish: bool) -> Operation:
+        """Compute, then publish under the stream's lease if that is wanted; return the operation as it is then."""
+        operation = computed(self.records, self.operation, self._compute)
+        if not (publish or operation.publishing):
+            return operation
+        with leased_when_free(self.stream, self.records, operation.id) as lease:
+            if not operation.publishing:
+                self.run()  # what arrived in the meantime; the live stream cannot run now
+                operation = replace(operation, result=self._result())
+            return carry_out(self.records, operation, self._steps(), lease)
 
     def _steps(self) -> tuple[Step, ...]:
         runs = (
-            self._catch_up,
             self._keep_old,
             self._replace_tables,
             self._take_ledger,
             self._switch,
-            self._remove_staging,
+            self.remove,
         )
         return tuple(map(Step, STEPS, runs))
 
+    def _compute(self) -> dict[str, Any]:
+        self._prepare()
+        self.run()
+        return self._result()
+
+    def _result(self) -> dict[str, Any]:
+        return {"rows_before": _rows(self.records) or 0, "rows_after": _rows(self.staged) or 0}
+
     def _prepare(self) -> None:
         """Write the manifest of the new generation, which its first run continues."""
-        if self._staged.manifest() is not None:
+        staged = self.staged
+        if staged.manifest() is not None:
             return
         number = self.operation.decided["generation"]
-        shutil.rmtree(
-            self.records.checkpoint(number), ignore_errors=True
-        )  # of an operation that was given up
+        # What an operation that was given up has left there.
+        shutil.rmtree(self.records.checkpoint(number), ignore_errors=True)
         began = datetime.now(UTC).isoformat(timespec="seconds")
-        self._staged.control.mkdir(parents=True, exist_ok=True)
-        self._staged.write_manifest(
-            Manifest(generations=(Generation(number=number, began_at=began, why=KIND),))
-        )
-
-    def _catch_up(self) -> None:
-        self._staging.run()
+        staged.control.mkdir(parents=True, exist_ok=True)
+        staged.write_manifest(Manifest(generations=(Generation(number=number, began_at=began, why=KIND),)))
 
     def _keep_old(self) -> None:
         if not self.operation.arguments["keep_old"]:
@@ -238,7 +222,7 @@ class _Rebuilding:
 
     def _replace_tables(self) -> None:
         spark = session(self.engine)
-        staged = self._staged.snapshot()
+        staged = self.staged.snapshot()
         query_id = staged.tail.query_id
         if query_id is None:
             raise TerminalError(
@@ -252,25 +236,22 @@ class _Rebuilding:
         for sink in (*sinks, self.stream.main):
             name = QUARANTINE if sink is None else sink.name
             commit = commit_options(self.operation, query_id, name, staged.last_commit)
-            replace_table(spark, sink, self._staged, self.records, commit)
+            replace_table(spark, sink, self.staged, self.records, commit)
 
     def _take_ledger(self) -> None:
         folder = self.records.ledger.folder
         folder.mkdir(parents=True, exist_ok=True)
-        for path in self._staged.ledger.folder.glob("*.jsonl"):
+        for path in self.staged.ledger.folder.glob("*.jsonl"):
             shutil.copy2(path, folder / path.name)
 
     def _switch(self) -> None:
-        manifest, staged = self.records.manifest(), self._staged.manifest()
+        manifest, staged = self.records.manifest(), self.staged.manifest()
         if manifest is None or staged is None or manifest.active.number == staged.active.number:
             return
         table = self.records.sink_table(None)
         generation = replace(
             staged.active,
             table_id=None if table is None else table.table_id,
-            first_batch=self._staged.snapshot().last_commit + 1,
+            first_batch=self.staged.snapshot().last_commit + 1,
         )
         self.records.write_manifest(manifest.with_generation(generation))
-
-    def _remove_staging(self) -> None:
-        shutil.rmtree(self._staged.lake.root, ignore_errors=True)

@@ -33,6 +33,7 @@ def replay_range(
     readers: "Sequence[Stream]" = (),
     live: "Live | None" = None,
     dry_run: bool = False,
+    publish: bool = True,
 ) -> "Change":
     """Replay a range of a stream; a stream whose ranges cannot be computed alone is rebuilt.
 
@@ -49,6 +50,7 @@ def replay_range(
         readers: The streams that may read its table and are not replayed, which the plan names.
         live: Where others see how far it is.
         dry_run: Whether it is planned only.
+        publish: Whether its table changes; otherwise it is computed and compared.
 
     Raises:
         TidemillError: As `backfill` and `rebuild` do.
@@ -65,6 +67,7 @@ def replay_range(
         readers=readers,
         live=live,
         dry_run=dry_run,
+        publish=publish,
     )
     if because:
         change = common()

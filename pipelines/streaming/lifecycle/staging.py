@@ -1,12 +1,14 @@
 """A stream that is computed beside its live tables, and published in one commit per table."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from pipelines.streaming import delta_log
+from pipelines.streaming.lifecycle.steps import staging_records
 from pipelines.streaming.names import quoted
 from pipelines.streaming.records import StreamRecords, transaction_app_id
 from pipelines.streaming.run.live import Live
@@ -36,9 +38,10 @@ class Staging:
         stream: The stream.
         target: The target, whose sources are read.
         engine: Where Spark sessions come from.
-        records: The records in the staging folder.
+        records: The stream's records.
         operation: The operation.
         live: Where others see how far it is.
+        own_checkpoint: Whether its checkpoint is in the staging folder, because no run continues it.
     """
 
     stream: "Stream"
@@ -47,6 +50,12 @@ class Staging:
     records: StreamRecords
     operation: "Operation"
     live: Live
+    own_checkpoint: bool = False
+
+    @property
+    def staged(self) -> StreamRecords:
+        """The records in the staging folder."""
+        return staging_records(self.records, self.operation, own_checkpoint=self.own_checkpoint)
 
     def run(self, *, planned_only: bool = False) -> "StreamResult":
         """Run the stream until its sources have nothing more.
@@ -57,10 +66,10 @@ class Staging:
         Raises:
             TidemillError: The run fails, or another process holds the staging folder.
         """
-        lease = self.records.take_lease(self.operation.id)
+        lease = self.staged.take_lease(self.operation.id)
         try:
             run = StreamRun(
-                plan=decide(self.stream, self.target, self.records.snapshot()),
+                plan=decide(self.stream, self.target, self.staged.snapshot()),
                 target=self.target,
                 engine=self.engine,
                 run_id=self.operation.id,
@@ -73,6 +82,10 @@ class Staging:
         finally:
             self.live.leave(self.stream.name)
             lease.release()
+
+    def remove(self) -> None:
+        """Remove the staging folder."""
+        shutil.rmtree(self.staged.lake.root, ignore_errors=True)
 
 
 def operation_metadata(operation: "Operation", **fields: Any) -> str:

@@ -10,12 +10,19 @@ from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.lake import StagingLake
 from pipelines.streaming.records.operation import Operation, unfinished_error
 from pipelines.streaming.run.pause import pause_point
+from pipelines.streaming.run.waiting import wait_until_free
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipelines.streaming.records.lease import Lease
     from pipelines.streaming.run.engine import Engine
+    from pipelines.streaming.stream import Stream
+
+COMPUTE = "compute"
+"""The step in which an operation computes beside the live stream, before it publishes anything."""
+# A run of the live stream that is in progress at the end may be a long catch-up.
+_LONGEST_RUN_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +79,28 @@ def staging_records(
     return StreamRecords(StagingLake(folder, checkpoints), records.stream)
 
 
-def carry_out(records: StreamRecords, operation: Operation, steps: Sequence[Step], lease: "Lease") -> None:
-    """Carry out the steps of an operation that are not done, each under the lease.
+def computed(
+    records: StreamRecords, operation: Operation, compute: Callable[[], Mapping[str, Any]]
+) -> Operation:
+    """Compute what an operation publishes, unless that is done; return the operation as it is then.
+
+    Args:
+        records: The stream's records.
+        operation: The operation.
+        compute: Computes, as often as it is called, and returns the result to record.
+    """
+    if operation.publishing or COMPUTE in operation.done:
+        return operation
+    records.write_operation(operation)
+    operation = replace(operation, result=compute()).with_step(COMPUTE)
+    records.write_operation(operation)
+    return operation
+
+
+def carry_out(
+    records: StreamRecords, operation: Operation, steps: Sequence[Step], lease: "Lease"
+) -> Operation:
+    """Carry out the steps of an operation that are not done, each under the lease; return it as it is then.
 
     Args:
         records: The stream's records.
@@ -92,7 +119,7 @@ def carry_out(records: StreamRecords, operation: Operation, steps: Sequence[Step
             step.run()
             pause_point(f"{operation.kind}-{step.name}", records.stream)
             records.write_operation(operation := operation.with_step(step.name))
-    records.end_operation(operation)
+    return records.end_operation(operation)
 
 
 @contextmanager
@@ -108,6 +135,21 @@ def leased(records: StreamRecords, why: str, *, dry_run: bool) -> "Iterator[Leas
     finally:
         if lease is not None:
             lease.release()
+
+
+@contextmanager
+def leased_when_free(stream: "Stream", records: StreamRecords, why: str) -> "Iterator[Lease]":
+    """Wait until no run holds a stream, then hold its lease.
+
+    Raises:
+        LeaseHeldError: A run holds it after an hour still.
+    """
+    wait_until_free([stream], records.lake, seconds=_LONGEST_RUN_SECONDS, on_wait=lambda *_: None)
+    lease = records.take_lease(why)
+    try:
+        yield lease
+    finally:
+        lease.release()
 
 
 def session(engine: "Engine") -> "SparkSession":

@@ -95,4 +95,4 @@ def delete(engine: "Engine", path: "Path", sink: "DeltaMerge", before: datetime,
         return
     statement = f"DELETE FROM delta.{quoted(str(path))} WHERE {condition.sql}"  # noqa: S608 - quoted
     metadata = CommitMetadata(batch_id=None, fingerprint="", operation=operation)
-    run_in_transaction(engine.new(), statement, Transaction(operation, 0), metadata)
+    run_in_transaction(engine.new(), statement, Transaction(operation, 0), metadata.to_json())

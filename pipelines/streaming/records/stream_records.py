@@ -184,10 +184,12 @@ class StreamRecords:
         """Write the record of the unfinished operation."""
         write_operation(self._operation_path, operation)
 
-    def end_operation(self, operation: Operation) -> None:
-        """Move the record of an operation to those of the finished ones."""
-        write_operation(self.control / "operations" / f"{operation.id}.json", operation.ended())
+    def end_operation(self, operation: Operation) -> Operation:
+        """Move the record of an operation to those of the finished ones; return it as it is there."""
+        ended = operation.ended()
+        write_operation(self.control / "operations" / f"{operation.id}.json", ended)
         self._operation_path.unlink(missing_ok=True)
+        return ended
 
     def drop_operation(self) -> None:
         """Remove the record of an operation that was given up before it changed anything."""

@@ -52,8 +52,15 @@ def prepare(spark: "SparkSession", sink: Sink, path: Path, output: "StructType")
             shutil.rmtree(path)
         columns = ", ".join(map(_column, sink.table_schema(output).fields))
         spark.sql(f"CREATE TABLE delta.{quoted(str(path))} ({columns}) USING delta {sink.create_options()}")
-    elif new:
-        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} ADD COLUMNS ({', '.join(map(_column, new))})")
+    else:
+        add_columns(spark, path, new)
+
+
+def add_columns(spark: "SparkSession", path: Path, columns: "Collection[StructField]") -> None:
+    """Add columns to a table, NULL in the rows that are there; without columns there is no commit."""
+    if columns:
+        added = ", ".join(map(_column, columns))
+        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} ADD COLUMNS ({added})")
 
 
 def check_table(sink: Sink, path: Path, output: "StructType") -> "list[StructField] | None":

@@ -108,9 +108,9 @@ def row_actions(
     )
     # A row that is inserted under an unknown key keeps its key: it matches nothing anyway, and a great many rows
     # with NULL would be joined by one task.
-    matching = F.col(ACTION).isin("update", "delete") | unknown
+    may_match = F.col(ACTION).isin("update", "delete") | unknown
     joined = changes.join(known, same_key, "left").withColumn(ACTION, F.explode(actions))
-    return _matching(joined, keys, matching).select(
+    return matching(joined, keys, may_match).select(
         *map(quoted, changes.columns), ACTION, *_match_columns(keys)
     )
 
@@ -156,7 +156,7 @@ def version_actions(
         .withColumn(ACTION, actions)
         .where(F.col(ACTION).isNotNull())
     )
-    return _matching(judged, [*keys, sequence], F.col(ACTION) != "ignore").drop(
+    return matching(judged, [*keys, sequence], F.col(ACTION) != "ignore").drop(
         f"{_KNOWN}end", f"{_KNOWN}new", f"{_KNOWN}again"
     )
 
@@ -191,7 +191,14 @@ def same_match_columns(columns: Sequence[str]) -> str:
     return " AND ".join(f"t.{quoted(column)} = s.{match}" for column, match in pairs)
 
 
-def _matching(rows: "DataFrame", columns: Sequence[str], condition: "Column") -> "DataFrame":
+def matching(rows: "DataFrame", columns: Sequence[str], condition: "Column") -> "DataFrame":
+    """Return the rows of a source with the copies of the columns that MERGE matches by.
+
+    Args:
+        rows: The rows.
+        columns: The columns that identify a row of the table.
+        condition: Which rows may match; the others have NULL.
+    """
     from pyspark.sql import functions as F
 
     matches = {

@@ -105,6 +105,13 @@ class DeltaMerge(Sink):
         }
 
     @property
+    def row_identity(self) -> tuple[str, ...]:
+        """The columns that identify a row of the table; with `scd_type=2` a row is a version of its key."""
+        if self.scd_type == 1 or self.sequence_by is None:
+            return tuple(self.keys)
+        return (*self.keys, self.sequence_by)
+
+    @property
     def _validity(self) -> str | None:
         return self.valid_by or self.sequence_by
 
@@ -231,4 +238,4 @@ class DeltaMerge(Sink):
 
 def _merge(source: "DataFrame", statement: str, transaction: Transaction, metadata: CommitMetadata) -> None:
     source.createOrReplaceTempView("tidemill_changes")
-    run_in_transaction(source.sparkSession, statement, transaction, metadata)
+    run_in_transaction(source.sparkSession, statement, transaction, metadata.to_json())

@@ -106,7 +106,7 @@ class Sink(ABC):
 
 
 def run_in_transaction(
-    spark: "SparkSession", statement: str, transaction: Transaction, metadata: CommitMetadata
+    spark: "SparkSession", statement: str, transaction: Transaction, user_metadata: str
 ) -> None:
     """Run one SQL statement that commits the transaction's identity with its change.
 
@@ -117,7 +117,7 @@ def run_in_transaction(
     confs = {
         "spark.databricks.delta.write.txnAppId": transaction.app_id,
         "spark.databricks.delta.write.txnVersion": str(transaction.version),
-        "spark.databricks.delta.commitInfo.userMetadata": metadata.to_json(),
+        "spark.databricks.delta.commitInfo.userMetadata": user_metadata,
     }
     for key, value in confs.items():
         spark.conf.set(key, value)
