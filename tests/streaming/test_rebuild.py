@@ -10,7 +10,8 @@ from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, delta_l
 from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.errors import TerminalError, UpstreamChangeError
 from pipelines.streaming.lifecycle import rebuild
-from pipelines.streaming.lifecycle.rebuild import COMPUTE, STEPS
+from pipelines.streaming.lifecycle.rebuild import STEPS
+from pipelines.streaming.lifecycle.steps import COMPUTE
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.testing import multiset
 from tests.streaming.fault_oracle import START, WINDOW, minute, orders_of, payments_of
