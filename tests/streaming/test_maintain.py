@@ -7,7 +7,7 @@ import pytest
 from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
 from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.delta_log import versions_in
-from pipelines.streaming.lifecycle import maintain
+from pipelines.streaming.lifecycle import maintain, prune, rewind
 from pipelines.streaming.lifecycle.maintain import KEEP
 from pipelines.streaming.lifecycle.table_versions import missing_files
 from pipelines.streaming.records import StreamRecords
@@ -78,6 +78,18 @@ def versions_with_missing_files(scratch, stream):
     return [version for version in versions_in(table) if missing_files(table, version)]
 
 
+def rewound_and_read_again(scratch, *, keep):
+    """Maintain and prune the last stream, take its last batches back, and let it read them again."""
+    maintained(scratch, history, keep=keep)
+    prune(history, scratch.target, scratch.engine, older_than=NOW)
+    before, last = scratch.rows(history), StreamRecords(scratch.lake, history.name).snapshot().last_commit
+    rewind(history, scratch.target, scratch.engine, to_batch=last - 2)
+    assert sum(scratch.rows(history).values()) == sum(before.values()) - 2 * len(DAYS)
+    assert not [result.error for result in scratch.run_all([history]) if result.error]
+    assert scratch.rows(history) == before
+    assert findings(scratch, history) == []
+
+
 def test_what_a_reader_that_was_behind_needs_survives_the_maintenance(scratch):
     increments(scratch, 1, STREAMS)
     for first in range(1, 31, 15):
@@ -89,6 +101,7 @@ def test_what_a_reader_that_was_behind_needs_survives_the_maintenance(scratch):
     assert (week.tables[0].small_files, week.tables[0].files, week.tables[0].log_files) == (62, 0, 0)
     plan = maintained(scratch, orders, dry_run=True)
     assert versions_with_missing_files(scratch, orders) == []
+    rewound_and_read_again(scratch, keep=KEEP)
     assert "shop/behind has read the versions before 2" in plan.tables[0].held_by
 
     # Without a rewind, the reader that is behind is what holds the table back: the files of one version are free.
@@ -148,7 +161,12 @@ def test_a_thousand_increments_leave_few_files(scratch):
                 [sum(t.files for t in tables), sum(t.log_files for t in tables), len(logs), len(state)]
             )
             print(first + 50, sizes[-1], flush=True)  # noqa: T201 - the measurement
-    everything = multiset((number, day) for number in range(1000) for day in DAYS)
+        for stream in STREAMS:
+            prune(stream, scratch.target, scratch.engine, older_than=NOW)
+    for number in range(1000, 1003):
+        increments(scratch, 1, STREAMS, first=number)
+    rewound_and_read_again(scratch, keep=timedelta(minutes=30))
+    everything = multiset((number, day) for number in range(1003) for day in DAYS)
     assert scratch.rows(behind, "id", "day") == scratch.rows(orders, "id", "day") == everything
     for early, late in zip(sizes[6], sizes[-1], strict=True):  # Spark keeps a hundred batches of each stream
         assert late <= 1.2 * early, sizes
