@@ -296,6 +296,8 @@ class _Backfilling(Staging):
         manifest = self.staged.manifest()
         fingerprint = None if manifest is None else manifest.active.fingerprint
         numbers: dict[str, Any] = dict(self._tables(session(self.engine)).compared(self.stream.main))
+        # A rewind to this version or an earlier one takes the backfill back.
+        numbers["table_version"] = delta_log.latest_version(self.records.table())
         return numbers if fingerprint is None else numbers | {"code": fingerprint}
 
     def _tables(self, spark: "SparkSession") -> RangeTables:
