@@ -52,6 +52,7 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
         "pipelines.streaming": (
             Entry("Pipeline", ("stream",)),
             Entry("Stream", ("with_watermark", "limited", "changes", "static"), created=False),
+            Entry("BackfillBy"),
             Entry("Expect"),
             Entry("QueryOptions"),
             Entry("RunWhen"),

@@ -32,6 +32,7 @@ from orchestration.asset_events import Event, without_output
 from orchestration.checks import check_results, check_specs
 from orchestration.live_observations import LiveObservations
 from orchestration.metadata import idle_metadata, result_metadata
+from orchestration.operations import failing
 from orchestration.run_tags import job_tags, tag_run
 from orchestration.translator import INPUTS, STREAM, StreamTranslator, stream_specs
 from pipelines.streaming.errors import TidemillError
@@ -93,7 +94,7 @@ class StreamsResource(ConfigurableResource[Any]):
         Raises:
             Failure: When all streams have ended: those that failed, and why.
         """
-        try:
+        with failing():
             target = self.spark.resolved_target
             candidates = tuple(target.streams() if streams is None else streams)
             known = {stream.name: stream for stream in candidates}
@@ -110,8 +111,6 @@ class StreamsResource(ConfigurableResource[Any]):
                     if key in context.selected_asset_keys or (selection and str(stream.name) not in outputs)
                 }
             yield from self._run(context, keys, known, set(outputs.values()))
-        except TidemillError as error:  # its text says it all; a stack would bury it
-            raise Failure(description=str(error), allow_retries=error.transient) from None
 
     def _key(self, stream: "Stream") -> AssetKey:
         known = (self.asset_keys or {}).get(stream.name)

@@ -7,6 +7,7 @@ from dagster import Definitions, MetadataValue, in_process_executor, load_from_d
 
 from orchestration.alerts import alert_sensors
 from orchestration.assets import checks_job, pipeline_job, streaming_resources
+from orchestration.backfill_partitions import PartitionedBackfills
 from orchestration.backfills import backfill_job
 from orchestration.location import CodeLocation
 from orchestration.maintenance import maintenance_job, maintenance_schedule
@@ -23,11 +24,13 @@ pipelines = loaded.pipelines.values()
 location = CodeLocation.of(
     pipelines, load_from_defs_folder(path_within_project=Path(__file__).parent), target
 )
+partitioned = PartitionedBackfills.of(pipelines, location.keys, target=target)
 
 defs = location.merged(
     Definitions(
         assets=[
             *location.assets.values(),
+            *partitioned.assets,
             *external_assets([p for p in pipelines if p.name in location.assets], target=target),
         ],
         jobs=[
@@ -39,7 +42,8 @@ defs = location.merged(
             job(pipeline, location.keys_of(pipeline), target=target)
             for pipeline in pipelines
             for job in (maintenance_job, backfill_job)
-        ],
+        ]
+        + list(partitioned.jobs),
         sensors=[
             backlog_sensor(pipeline, location.keys_of(pipeline), target=target, running=target.automation)
             for pipeline in pipelines

@@ -1,36 +1,26 @@
 """The job and the schedule that maintain the tables of a pipeline."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dagster import (
-    AssetKey,
-    AssetObservation,
-    Config,
-    DefaultScheduleStatus,
-    Failure,
-    JobDefinition,
-    OpExecutionContext,
-    ScheduleDefinition,
-    in_process_executor,
-    job,
-    op,
-)
+from dagster import Config, DefaultScheduleStatus, ScheduleDefinition
 from pydantic import Field
 
-from orchestration.run_tags import job_tags
+from orchestration.operations import Done, operation_job
 from pipelines.streaming.durations import flag_duration
-from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.lifecycle import maintain
 from pipelines.streaming.selection import select
-from resources.spark import SparkResource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
+    from dagster import JobDefinition
+
+    from orchestration.operations import Keys
     from pipelines.streaming import Pipeline
     from pipelines.streaming.lifecycle import Maintenance
-    from pipelines.streaming.names import StreamName
     from pipelines.streaming.target import Target
+    from resources.spark import SparkResource
 
 _DAILY = "17 2 * * *"
 
@@ -49,9 +39,7 @@ class MaintenanceConfig(Config):
     )
 
 
-def maintenance_job(
-    pipeline: "Pipeline", keys: "Mapping[StreamName, AssetKey]", *, target: "Target | None" = None
-) -> JobDefinition:
+def maintenance_job(pipeline: "Pipeline", keys: "Keys", *, target: "Target | None" = None) -> "JobDefinition":
     """Return the job `<pipeline>__maintain`, which does what `tidemill maintain` does and records an observation.
 
     Args:
@@ -59,32 +47,26 @@ def maintenance_job(
         keys: The asset keys of its streams.
         target: The target, which the runs are tagged with.
     """
-
-    @op(name=f"{pipeline.name}__maintain_tables", description=f"Maintains the tables of {pipeline.name}.")
-    def maintain_tables(context: OpExecutionContext, config: MaintenanceConfig, spark: SparkResource) -> None:
-        try:
-            known = spark.resolved_target.pipelines().every_stream()
-            keep = flag_duration(config.keep, what="keep")
-            for stream in select(tuple(pipeline), config.selection):
-                result = maintain(stream, spark.resolved_target, spark.engine, streams=known, keep=keep)
-                context.log.info("%s: %s %s", stream.name, result.outcome, result.reason)
-                if result.outcome == "maintained":
-                    key = keys.get(stream.name) or AssetKey([stream.name.pipeline, stream.name.stream])
-                    context.log_event(AssetObservation(key, metadata=_metadata(result)))
-        except TidemillError as error:  # its text says it all; a stack would bury it
-            raise Failure(description=str(error), allow_retries=error.transient) from None
-
-    @job(
-        # Two underscores: no pipeline, and so no other job, can have this name.
-        name=f"{pipeline.name}__maintain",
+    return operation_job(
+        pipeline,
+        keys,
+        partial(_carry_out, pipeline),
+        name="maintain",
+        op_name="maintain_tables",
         description=f"Compacts the tables of {pipeline.name}, and removes files and commits that nothing needs.",
-        executor_def=in_process_executor,
-        tags=job_tags(None if target is None else target.name, pipeline.name),
+        config=MaintenanceConfig,
+        target=target,
     )
-    def maintain_pipeline() -> None:
-        maintain_tables()
 
-    return maintain_pipeline
+
+def _carry_out(pipeline: "Pipeline", config: MaintenanceConfig, spark: "SparkResource") -> "Iterator[Done]":
+    target = spark.resolved_target
+    known = target.pipelines().every_stream()
+    keep = flag_duration(config.keep, what="keep")
+    for stream in select(tuple(pipeline), config.selection):
+        result = maintain(stream, target, spark.engine, streams=known, keep=keep)
+        metadata = _metadata(result) if result.outcome == "maintained" else None
+        yield Done(stream.name, f"{result.outcome} {result.reason}".strip(), metadata)
 
 
 def maintenance_schedule(pipeline: "Pipeline") -> ScheduleDefinition:

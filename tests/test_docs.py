@@ -257,7 +257,8 @@ def arguments(tmp_path, monkeypatch):
     copies = shop.target.lake.control(ORDERS) / "repairs"
     copies.mkdir()
     (copies / "1-offsets-1").write_text("v2")
-    ended = new_operation("backfill", {}, command="tidemill backfill", decided={})
+    span = {"column": "day", "type": "date", "begin": "2026-01-02", "end": "2026-01-03"}
+    ended = new_operation("backfill", {}, command="tidemill backfill", decided=span)
     records = StreamRecords(shop.target.lake, ORDERS)
     records.write_operation(ended)
     records.end_operation(ended)
@@ -277,6 +278,7 @@ def arguments(tmp_path, monkeypatch):
         "check": ["check", "shop/orders"],
         "list": ["list", "shop/orders"],
         "operations": ["operations"],
+        "coverage": ["backfill", "status"],
         "rebuild": ["rebuild", "shop/orders", "--dry-run"],
         "quarantine": ["quarantine", "show"],
         "replay": ["quarantine", "replay", "--lake", tmp_path / "empty"],

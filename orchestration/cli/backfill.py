@@ -4,6 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from orchestration.cli.changes import ReplayFlags, replay
 from orchestration.cli.target_flags import all_streams, selected, target_flags
@@ -15,7 +16,40 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 
-@app.command()
+class _WithStatus(TyperCommand):
+    """The command with a subcommand: a first argument that is not `status` is a selection of streams."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the subcommands."""
+        del ctx
+        return ["status"]
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """Return a subcommand, imported when it is called; None where there is none of that name."""
+        if name not in self.list_commands(ctx):
+            return None
+        from orchestration.cli.coverage import app as status
+
+        command = typer.main.get_command(status)
+        command.name = name
+        return command
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Return the context of the subcommand, if it is called, or of the command itself."""
+        command = self.get_command(None, args[0]) if args else None
+        if command is None:
+            return super().make_context(info_name, args, parent, **extra)
+        return command.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Invoke the command that the context was made for."""
+        return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
+
+
+@app.command(
+    cls=_WithStatus,
+    epilog="tidemill backfill status [SELECTION]...: show which ranges were computed by which code.",
+)
 @target_flags
 def backfill(
     *,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import typer
 
@@ -63,11 +63,55 @@ class ReplayFlags(ChangesFlags):
         return resolved, selected(resolved, names, self.exclude or ())
 
 
+class Plan(Protocol):
+    """What a command would do to a stream, or has done."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is something to do."""
+
+
+Planned = TypeVar("Planned", bound=Plan)
+
+
 @contextmanager
 def working(flags: ChangesFlags, what: str) -> Iterator[None]:
     """Show on a terminal what is done in the block."""
     with progress_console(quiet=flags.as_json).status(what):
         yield
+
+
+def apply_plans(
+    one: "Callable[..., Planned]",
+    streams: "Sequence[Stream]",
+    flags: ChangesFlags,
+    *,
+    show: "Callable[[Sequence[Planned]], None]",
+    planning: str,
+    applying: str,
+) -> tuple[list[Planned], bool]:
+    """Plan a change of each stream, print the plans, ask once, and apply those that change something.
+
+    Args:
+        one: Plans or does it for one stream; takes `dry_run` by name.
+        streams: The streams.
+        flags: Whether to ask, to apply, and how to print.
+        show: Prints the plans for people.
+        planning: What a terminal shows meanwhile.
+        applying: What it shows while the plans are applied.
+
+    Returns:
+        The plans, or what was done, and whether anything was done.
+    """
+    with working(flags, planning):
+        plans = [one(stream, dry_run=True) for stream in streams]
+    if not flags.as_json:
+        show(plans)
+    if not (any(plan.changes for plan in plans) and confirmed(flags)):
+        return plans, False
+    with working(flags, applying):
+        done = [one(stream) if plan.changes else plan for stream, plan in zip(streams, plans, strict=True)]
+    return done, True
 
 
 def replay(

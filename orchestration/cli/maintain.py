@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.changes import ChangesFlags, working
-from orchestration.cli.confirmation import confirmed, spark_of
+from orchestration.cli.changes import ChangesFlags, apply_plans
+from orchestration.cli.confirmation import spark_of
 from orchestration.cli.output import STREAMS_WIDTH, new_table, output_console, print_json
 from orchestration.cli.target_flags import target_flags
 from pipelines.streaming.plurals import counted
@@ -45,19 +45,15 @@ def maintain(*, keep: Keep = "7d", flags: ChangesFlags) -> None:
     length = flag_duration(keep, what="--keep")
     target, streams = flags.select()
     known = target.pipelines().every_stream()
-    changed = False
     with spark_of(target) as engine:
-        maintained = partial(lifecycle.maintain, target=target, engine=engine, streams=known, keep=length)
-        results = [maintained(stream, dry_run=True) for stream in streams]
-        if not flags.as_json:
-            print_tables(results)
-        if any(result.changes for result in results) and confirmed(flags):
-            changed = True
-            with working(flags, "maintaining tables ..."):
-                results = [
-                    maintained(stream) if result.changes else result
-                    for stream, result in zip(streams, results, strict=True)
-                ]
+        results, changed = apply_plans(
+            partial(lifecycle.maintain, target=target, engine=engine, streams=known, keep=length),
+            streams,
+            flags,
+            show=print_tables,
+            planning="reading the logs of tables ...",
+            applying="maintaining tables ...",
+        )
     if flags.as_json:
         print_json(
             target=target.name,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.changes import ChangesFlags, working
-from orchestration.cli.confirmation import confirmed, spark_of
+from orchestration.cli.changes import ChangesFlags, apply_plans
+from orchestration.cli.confirmation import spark_of
 from orchestration.cli.output import STREAMS_WIDTH, new_table, output_console, print_json
 from orchestration.cli.target_flags import target_flags
 
@@ -38,19 +38,15 @@ def prune(
 
     age = flag_duration(older_than, what="--older-than")
     target, streams = flags.select()
-    changed = False
     with spark_of(target) as engine:
-        pruned = partial(lifecycle.prune, target=target, engine=engine, older_than=age)
-        results = [pruned(stream, dry_run=True) for stream in streams]
-        if not flags.as_json:
-            _print(results)
-        if any(result.leftovers for result in results) and confirmed(flags):
-            changed = True
-            with working(flags, "removing ..."):
-                results = [
-                    pruned(stream) if result.leftovers else result
-                    for stream, result in zip(streams, results, strict=True)
-                ]
+        results, changed = apply_plans(
+            partial(lifecycle.prune, target=target, engine=engine, older_than=age),
+            streams,
+            flags,
+            show=_print,
+            planning="looking for what can be removed ...",
+            applying="removing ...",
+        )
     if flags.as_json:
         print_json(
             target=target.name,

@@ -2,12 +2,13 @@
 
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.changes import ChangesFlags, working
-from orchestration.cli.confirmation import confirmed, spark_of
+from orchestration.cli.changes import ChangesFlags, apply_plans
+from orchestration.cli.confirmation import spark_of
 from orchestration.cli.output import STREAMS_WIDTH, new_table, output_console, print_json
 from orchestration.cli.target_flags import StreamFlags, all_streams, target_flags
 
@@ -57,22 +58,15 @@ def replay(flags: ChangesFlags) -> None:
     target, streams = flags.select()
     streams = with_feed(streams)
     readers = all_streams(target)
-    changed = False
     with spark_of(target) as engine:
-        with working(flags, "judging the records ..."):
-            replays = [
-                lifecycle.replay(stream, target, engine, readers=readers, dry_run=True) for stream in streams
-            ]
-        if not flags.as_json:
-            for plan in replays:
-                _print_plan(plan)
-        if any(plan.changes for plan in replays) and confirmed(flags):
-            changed = True
-            with working(flags, "moving records ..."):
-                replays = [
-                    lifecycle.replay(stream, target, engine, readers=readers) if plan.changes else plan
-                    for stream, plan in zip(streams, replays, strict=True)
-                ]
+        replays, changed = apply_plans(
+            partial(lifecycle.replay, target=target, engine=engine, readers=readers),
+            streams,
+            flags,
+            show=_print_plans,
+            planning="judging the records ...",
+            applying="moving records ...",
+        )
     if flags.as_json:
         print_json(target=target.name, changed=changed, streams=list(map(replay_document, replays)))
     elif changed:
@@ -164,7 +158,8 @@ def _print(quarantines: "Sequence[Quarantine]") -> None:
             console.print(f"  {record.raw}", markup=False)
 
 
-def _print_plan(plan: "Replay") -> None:
-    typer.echo(f"{plan.stream}: {plan.what}")
-    for effect in plan.effects:
-        typer.echo(f"  - {effect}")
+def _print_plans(plans: "Sequence[Replay]") -> None:
+    for plan in plans:
+        typer.echo(f"{plan.stream}: {plan.what}")
+        for effect in plan.effects:
+            typer.echo(f"  - {effect}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pipelines.ads.deduplicate import unique_clicks, unique_impressions
 from pipelines.ads.ingest import campaigns
 from pipelines.ads.pipeline import ads
-from pipelines.streaming import DeltaAppend, Expect
+from pipelines.streaming import BackfillBy, DeltaAppend, Expect
 from pipelines.streaming import functions as F
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def with_campaign(impressions: "DataFrame", campaigns: "DataFrame") -> "DataFram
     },
     sink=DeltaAppend(),
     expect=[Expect("campaign_known", "campaign_id IS NOT NULL", on_violation="warn")],
-    backfill_by="event_time",
+    backfill_by=BackfillBy("event_time", every="day", since="2025-12-01"),
 )
 def attribution(impressions: "DataFrame", clicks: "DataFrame", campaigns: "DataFrame") -> "DataFrame":
     """Each impression with the click on it within the following hour, and with its campaign at that time.

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from pipelines.ads.ingest import clicks, impressions
 from pipelines.ads.pipeline import ads
-from pipelines.streaming import DeltaAppend
+from pipelines.streaming import BackfillBy, DeltaAppend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 @ads.stream(
-    source=impressions.with_watermark("event_time", "2 hours"), sink=DeltaAppend(), backfill_by="event_date"
+    source=impressions.with_watermark("event_time", "2 hours"),
+    sink=DeltaAppend(),
+    backfill_by=BackfillBy("event_date", every="day", since="2025-12-01"),
 )
 def unique_impressions(impressions: "DataFrame") -> "DataFrame":
     """Each impression once. One that arrives more than two hours late is dropped and counted as late."""
@@ -23,7 +25,9 @@ def unique_impressions(impressions: "DataFrame") -> "DataFrame":
 
 
 @ads.stream(
-    source=clicks.with_watermark("click_time", "2 hours"), sink=DeltaAppend(), backfill_by="click_time"
+    source=clicks.with_watermark("click_time", "2 hours"),
+    sink=DeltaAppend(),
+    backfill_by=BackfillBy("click_time", every="day", since="2025-12-01"),
 )
 def unique_clicks(clicks: "DataFrame") -> "DataFrame":
     """Each click once. One that arrives more than two hours late is dropped and counted as late."""

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pipelines.ads.pipeline import ads
-from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, from_json
+from pipelines.streaming import BackfillBy, DeltaAppend, DeltaMerge, Feed, from_json
 from pipelines.streaming import functions as F
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ CAMPAIGN_CHANGE = """
         max_records_per_batch=200_000,
     ),
     sink=DeltaAppend(partition_by=["event_date"]),
-    backfill_by="event_date",
+    backfill_by=BackfillBy("event_date", every="day", since="2025-12-01"),
 )
 def impressions(events: "DataFrame") -> "DataFrame":
     """Every impression as it was reported, one row per report.
@@ -71,7 +71,7 @@ def impressions(events: "DataFrame") -> "DataFrame":
         max_records_per_batch=200_000,
     ),
     sink=DeltaAppend(),
-    backfill_by="click_time",
+    backfill_by=BackfillBy("click_time", every="day", since="2025-12-01"),
 )
 def clicks(events: "DataFrame") -> "DataFrame":
     """Every click as it was reported, one row per report, with the id of the clicked impression."""

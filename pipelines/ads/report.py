@@ -6,7 +6,7 @@ from pipelines.ads.attribute import with_campaign
 from pipelines.ads.deduplicate import unique_impressions
 from pipelines.ads.ingest import campaigns
 from pipelines.ads.pipeline import ads
-from pipelines.streaming import DeltaAppend, DeltaMerge, QueryOptions
+from pipelines.streaming import BackfillBy, DeltaAppend, DeltaMerge, QueryOptions
 from pipelines.streaming import functions as F
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _campaign_or_none() -> "Column":
         "campaigns": campaigns.static(),
     },
     sink=DeltaAppend(),
-    backfill_by="minute",
+    backfill_by=BackfillBy("minute", every="day", since="2025-12-01"),
 )
 def campaign_minutes(impressions: "DataFrame", campaigns: "DataFrame") -> "DataFrame":
     """Impressions and spend of each campaign in each minute, once the minute is over.

@@ -1,5 +1,6 @@
 """The public names that every pipeline is made of."""
 
+from pipelines.streaming.backfill_by import BackfillBy
 from pipelines.streaming.checks.bounds import Checks, StateBounds
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.options import QueryOptions
@@ -18,6 +19,7 @@ from pipelines.streaming.sources import (
 from pipelines.streaming.stream import Stream
 
 __all__ = [
+    "BackfillBy",
     "Checks",
     "DeltaAppend",
     "DeltaMerge",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipelines.streaming.backfill_by import BackfillBy, backfill_column
 from pipelines.streaming.checks.bounds import Checks
 from pipelines.streaming.declaration import (
     arguments_of,
@@ -96,7 +97,7 @@ class Pipeline:
         tags: Mapping[str, str] | None = None,
         run_when: RunWhen | None = None,
         record_idle: bool | None = None,
-        backfill_by: str | None = None,
+        backfill_by: str | BackfillBy | None = None,
     ) -> "Callable[[Transform], Stream]":
         """Declare a stream; the function below it is the transform.
 
@@ -112,6 +113,7 @@ class Pipeline:
             run_when: When its backlog starts a run; the default is the pipeline's policy.
             record_idle: Whether Dagster records an idle run as a materialization; the default is the pipeline's.
             backfill_by: The column of its tables whose values a backfill selects by: a date, a timestamp or a string.
+                A `BackfillBy` adds partitions in Dagster.
 
         Returns:
             A decorator that turns the function into the stream.
@@ -140,7 +142,7 @@ class Pipeline:
                     tags={**self.tags, **_tags(tags or {})},
                     run_when=self.run_when if run_when is None else _run_when(run_when),
                     record_idle=self.record_idle if record_idle is None else record_idle,
-                    backfill_by=_column(backfill_by),
+                    backfill_by=backfill_column(backfill_by),
                     declared_at=location_of(function),
                 )
                 check_parts(stream)
@@ -167,12 +169,6 @@ def _owners(owners: Sequence[str]) -> tuple[str, ...]:
     if isinstance(owners, str) or not isinstance(owners, Sequence):
         raise DefinitionError(f"owners is {owners!r}: give a list of e-mail addresses or 'team:<name>'.")
     return tuple(valid_owner(owner) for owner in owners)
-
-
-def _column(column: str | None) -> str | None:
-    if column is not None and (not isinstance(column, str) or not column):
-        raise DefinitionError(f"backfill_by is {column!r}: name a column of the table.")
-    return column
 
 
 def _run_when(run_when: RunWhen) -> RunWhen:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipelines.streaming.backfill_by import BackfillBy
 from pipelines.streaming.checks.bounds import Checks
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
@@ -41,7 +42,7 @@ class Stream:
         run_when: When its backlog starts a run.
         record_idle: Whether Dagster adds a materialization for an idle run, which schedules of
             readers (`AutomationCondition.on_cron`) and freshness policies count.
-        backfill_by: The column whose values a backfill selects by: a date, a timestamp or a string.
+        backfill_by: The column whose values a backfill selects by, and its partitions in Dagster.
         declared_at: `file:line` of the declaration.
     """
 
@@ -57,7 +58,7 @@ class Stream:
     tags: Mapping[str, str] = field(default_factory=dict)
     run_when: RunWhen = field(default_factory=RunWhen)
     record_idle: bool = False
-    backfill_by: str | None = None
+    backfill_by: BackfillBy | None = None
     declared_at: str = ""
 
     def __call__(self, *inputs: "DataFrame") -> "DataFrame":

@@ -18,7 +18,7 @@ from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
 shop = Pipeline("shop", description="Orders.")
 
 
-@shop.stream(source=Feed("orders", from_json("n INT")), sink=DeltaAppend(), owners=["team:shop"])
+@shop.stream(source=Feed("orders", from_json("n INT")), sink=DeltaAppend(), owners=["team:shop"], backfill_by="day")
 def orders(events):
     """Every order."""
     return events

@@ -142,7 +142,13 @@ def test_what_dg_scaffolds_in_defs_is_loaded_and_takes_precedence(clone):
     assert "my_asset" in loaded_clone["assets"]
     assert loaded_clone["schedules"] == ["my_schedule", "ads__maintain_daily"]
     assert {"my_sensor", "ads__backlog"} <= set(loaded_clone["sensors"])
-    assert sorted(loaded_clone["jobs"]) == ["ads", "ads__backfill", "ads__checks", "ads__maintain"]
+    assert sorted(loaded_clone["jobs"]) == [
+        "ads",
+        "ads__backfill",
+        "ads__backfill_days",
+        "ads__checks",
+        "ads__maintain",
+    ]
     assert loaded_clone["executor"] == "multiprocess"
     assert {"mine", "spark", "streams"} <= set(loaded_clone["resources"])
     assert "ours/ads/clicks" in loaded_clone["assets"]

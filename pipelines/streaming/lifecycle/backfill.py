@@ -20,6 +20,7 @@ from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.lifecycle.backfill_quarantine import sorted_quarantine
 from pipelines.streaming.lifecycle.backfill_range import BackfillRange, backfill_range, whole_because
 from pipelines.streaming.lifecycle.change import Change
+from pipelines.streaming.lifecycle.follow import past_accepted_commits
 from pipelines.streaming.lifecycle.planned_batch import plan_first_batch, plan_next_batch
 from pipelines.streaming.lifecycle.range_tables import RangeTables
 from pipelines.streaming.lifecycle.source_history import missing_in_sources, removed_versions
@@ -257,7 +258,9 @@ class _Backfilling(Staging):
                 stream=self.stream.name,
                 fix=f"run the stream first: tidemill run {self.stream.name}",
             )
-        return tail.committed_offsets
+        manifest = self.records.manifest()
+        sources = {} if manifest is None else manifest.active.sources
+        return past_accepted_commits(self.stream, self.target.lake, tail.committed_offsets, sources)
 
     def _prepare(self, entry: "OffsetEntry") -> None:
         staged = self.staged
@@ -293,6 +296,8 @@ class _Backfilling(Staging):
         manifest = self.staged.manifest()
         fingerprint = None if manifest is None else manifest.active.fingerprint
         numbers: dict[str, Any] = dict(self._tables(session(self.engine)).compared(self.stream.main))
+        # A rewind to this version or an earlier one takes the backfill back.
+        numbers["table_version"] = delta_log.latest_version(self.records.table())
         return numbers if fingerprint is None else numbers | {"code": fingerprint}
 
     def _tables(self, spark: "SparkSession") -> RangeTables:

@@ -74,14 +74,14 @@ def backfill_range(stream: "Stream", table: "Path", begin: str, end: str) -> Bac
         TerminalError: The stream declares no such column, the column is of another type, or a value is not of its
             type.
     """
-    column = stream.backfill_by
-    if column is None:
+    if stream.backfill_by is None:
         raise TerminalError(
             "it declares no column to select rows by.",
             stream=stream.name,
             fix=f"declare backfill_by= with a date or timestamp column of its table; or rebuild it as a whole: "
             f"tidemill rebuild {stream.name}",
         )
+    column = stream.backfill_by.column
     opened = delta_log.open_table(table)
     kinds = (
         {} if opened is None else {one.name: getattr(one.type, "type", "") for one in opened.schema().fields}
@@ -94,7 +94,7 @@ def backfill_range(stream: "Stream", table: "Path", begin: str, end: str) -> Bac
             stream=stream.name,
             fix="name a column that is a date, a timestamp or a string.",
         )
-    first, last = (_value(stream, kind, value) for value in (begin, end))
+    first, last = (_value(stream, column, kind, value) for value in (begin, end))
     if first >= last:
         raise TerminalError(
             f"the range from {begin} to {end} is empty.",
@@ -104,7 +104,7 @@ def backfill_range(stream: "Stream", table: "Path", begin: str, end: str) -> Bac
     return BackfillRange(column, kind, first, last)
 
 
-def _value(stream: "Stream", kind: str, value: str) -> str:
+def _value(stream: "Stream", column: str, kind: str, value: str) -> str:
     try:
         if kind == "date":
             return date.fromisoformat(value).isoformat()
@@ -116,7 +116,7 @@ def _value(stream: "Stream", kind: str, value: str) -> str:
             return datetime.fromisoformat(value).replace(tzinfo=None).isoformat(sep=" ")
     except ValueError:
         raise TerminalError(
-            f"{value!r} is no {kind} for the column {stream.backfill_by!r}.",
+            f"{value!r} is no {kind} for the column {column!r}.",
             stream=stream.name,
             fix="give a value such as 2026-01-31" + ("." if kind == "date" else "T12:00."),
         ) from None

@@ -1,14 +1,22 @@
 """A reader follows the backfills of the tables that it reads, before its own range is computed."""
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pipelines.streaming import delta_log
 from pipelines.streaming.lifecycle.accept import accept_version
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.run.batch_record import commit_metadata
-from pipelines.streaming.run.guard import refused_commits
+from pipelines.streaming.run.guard import append_readings, refused_commits
 from pipelines.streaming.run.pipeline_run import PipelineRun
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pipelines.streaming.checkpoint import OffsetEntry
+    from pipelines.streaming.records import Lake
+    from pipelines.streaming.records.manifest import SourceRecord
     from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
@@ -44,3 +52,41 @@ def follow_backfills(stream: "Stream", target: "Target", engine: "Engine", run_i
         for result in PipelineRun([stream], target=target, engine=engine, run_id=run_id).iter_results():
             if result.error is not None:
                 raise result.error
+
+
+def past_accepted_commits(
+    stream: "Stream", lake: "Lake", entry: "OffsetEntry", records: "Mapping[str, SourceRecord]"
+) -> "OffsetEntry":
+    """Return the offsets of a reader, moved past the accepted commits that follow them at once.
+
+    A run that finds nothing but a commit that it skips leaves the offset where it is, and a snapshot up to that
+    offset would have the rows from before the commit.
+
+    Args:
+        stream: The reader.
+        lake: The lake.
+        entry: Its committed offsets.
+        records: The records of its sources, with the commits that are accepted.
+    """
+    ends: dict[str, int] = {}
+    for name, source in append_readings(stream).items():
+        position = entry.source(name)
+        offset = None if position is None else position.delta
+        accepted = records[name].accepted_versions if name in records else ()
+        if offset is None or offset.index >= 0 or offset.is_starting:
+            continue
+        version = offset.version
+        while (commit := delta_log.read_commit(lake.table(source.stream), version)) is not None:
+            is_accepted = version in accepted
+            if not is_accepted and (commit.adds_rows or commit.removes_rows):
+                break
+            version += 1
+            if is_accepted:
+                ends[name] = version
+    moved = [
+        replace(source, raw=json.dumps(source.value | {"reservoirVersion": end}, separators=(",", ":")))
+        if (end := ends.get(source.key))
+        else source
+        for source in entry.sources
+    ]
+    return replace(entry, sources=tuple(moved))

@@ -83,6 +83,11 @@ class Pruning:
     reason: str = ""
 
     @property
+    def changes(self) -> bool:
+        """Whether there is something to remove."""
+        return bool(self.leftovers)
+
+    @property
     def bytes(self) -> int:
         """The bytes of the files."""
         return sum(leftover.bytes for leftover in self.leftovers)

@@ -200,7 +200,10 @@ class _Rebuilding(Staging):
         return self._result()
 
     def _result(self) -> dict[str, Any]:
-        return {"rows_before": _rows(self.records) or 0, "rows_after": _rows(self.staged) or 0}
+        manifest = self.staged.manifest()
+        fingerprint = None if manifest is None else manifest.active.fingerprint
+        rows = {"rows_before": _rows(self.records) or 0, "rows_after": _rows(self.staged) or 0}
+        return rows if fingerprint is None else rows | {"code": fingerprint}
 
     def _prepare(self) -> None:
         """Write the manifest of the new generation, which its first run continues."""

@@ -1,0 +1,113 @@
+"""The job of an operation on streams: one op that carries it out and records an observation of each asset."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dagster import (
+    AssetExecutionContext,
+    AssetKey,
+    AssetObservation,
+    Config,
+    Failure,
+    JobDefinition,
+    OpExecutionContext,
+    in_process_executor,
+    job,
+    op,
+)
+
+from orchestration.run_tags import job_tags
+from pipelines.streaming.errors import TidemillError
+from resources.spark import SparkResource
+
+if TYPE_CHECKING:
+    from pipelines.streaming import Pipeline
+    from pipelines.streaming.names import StreamName
+    from pipelines.streaming.target import Target
+
+Keys = Mapping["StreamName", AssetKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an operation has done to a stream.
+
+    Attributes:
+        stream: The stream.
+        summary: What was done, in a sentence.
+        metadata: Its numbers; None where nothing changed, so that no observation is recorded.
+    """
+
+    stream: "StreamName"
+    summary: str
+    metadata: Mapping[str, int | str] | None
+
+
+def operation_job(
+    pipeline: "Pipeline",
+    keys: Keys,
+    carry_out: Callable[[Any, SparkResource], Iterator[Done]],
+    *,
+    name: str,
+    op_name: str,
+    description: str,
+    config: type[Config],
+    target: "Target | None" = None,
+) -> JobDefinition:
+    """Return a job that carries out an operation on streams of a pipeline.
+
+    Args:
+        pipeline: The pipeline.
+        keys: The asset keys of its streams.
+        carry_out: The operation: takes the config of the run and the resource `spark`, and yields what is done.
+        name: What follows the pipeline in the name of the job, such as `backfill`.
+        op_name: What follows it in the name of the op.
+        description: A sentence for the UI.
+        config: The class of the config.
+        target: The target, which the runs are tagged with.
+    """
+
+    @op(
+        name=f"{pipeline.name}__{op_name}",
+        description=description,
+        config_schema=config.to_fields_dict(),
+    )
+    def carry_out_operation(context: OpExecutionContext, spark: SparkResource) -> None:
+        with failing():
+            for done in carry_out(config(**context.op_config), spark):
+                observe(context, keys, done)
+
+    @job(
+        # Two underscores: no pipeline, and so no other job, can have this name.
+        name=f"{pipeline.name}__{name}",
+        description=description,
+        executor_def=in_process_executor,
+        tags=job_tags(None if target is None else target.name, pipeline.name),
+    )
+    def operation() -> None:
+        carry_out_operation()
+
+    return operation
+
+
+def observe(context: OpExecutionContext | AssetExecutionContext, keys: Keys, done: Done) -> None:
+    """Log what was done to a stream, and record it as an observation of the stream's asset."""
+    context.log.info("%s: %s", done.stream, done.summary)
+    if done.metadata is not None:
+        key = keys.get(done.stream) or AssetKey([done.stream.pipeline, done.stream.stream])
+        context.log_event(AssetObservation(key, description=done.summary, metadata=done.metadata))
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Fail the op where an error of Tidemill is raised.
+
+    Raises:
+        Failure: With the text of the error, which says it all; a stack would bury it.
+    """
+    try:
+        yield
+    except TidemillError as error:
+        raise Failure(description=str(error), allow_retries=error.transient) from None
