@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from pipelines.streaming import (
+    BackfillBy,
     DeltaAppend,
     DeltaMerge,
     DeltaSource,
@@ -70,6 +71,13 @@ def two(left, right):
         (lambda: DeltaMerge(keys=["id"], sequence_by="n", scd_type=3), "scd_type is 3"),
         (lambda: DeltaMerge(keys=["id"], sequence_by="n", valid_by="t"), "scd_type=2"),
         (lambda: DeltaMerge(keys=["id"], sequence_by="n", except_columns=["n"]), "itself needs"),
+        (lambda: declared(backfill_by=""), "name a column"),
+        (lambda: declared(backfill_by=["day"]), "name a column of the table, or give BackfillBy"),
+        (lambda: BackfillBy("day", every="week", since="2026-01-01"), "'week'; use one of day, hour"),
+        (lambda: BackfillBy("day", every="day"), "both every= and since="),
+        (lambda: BackfillBy("day", since="2026-01-01"), "both every= and since="),
+        (lambda: BackfillBy("day", every="day", since="20260101"), "since is '20260101'"),
+        (lambda: BackfillBy("day", every="day", since="2026-02-30"), "since is '2026-02-30'"),
         (lambda: Expect("a b", "true"), "a b"),
         (lambda: Expect("a", "true", on_violation="explode"), "explode"),
         (lambda: Expect("a", ""), "write a condition in SQL"),
@@ -133,6 +141,13 @@ def test_a_static_upstream_wakes_nobody():
     first, second = declared(), declared(Pipeline("other"))
     joined = declared(function=two, source={"left": first, "right": second.static()}, name="joined")
     assert joined.upstreams == {first.name: True, second.name: False}
+
+
+def test_a_column_to_backfill_by_may_have_days_or_hours():
+    assert declared().backfill_by is None
+    assert declared(backfill_by="day").backfill_by == BackfillBy("day")
+    hours = BackfillBy("at", every="hour", since="2026-01-01")
+    assert declared(backfill_by=hours).backfill_by is hours
 
 
 def test_a_stream_is_callable_and_keeps_its_docstring():
