@@ -8,6 +8,7 @@ from dagster import Config, Failure
 from pydantic import Field
 
 from orchestration.operations import Done, operation_job
+from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.lifecycle import rebuild, replay_range
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.selection import select
@@ -127,7 +128,11 @@ def replayed(
             readers=readers,
         )
     for stream in streams:
-        yield _done(stream, again(stream, target, spark.engine), target)
+        try:
+            change = again(stream, target, spark.engine)
+        except TidemillError as error:
+            raise error.of(stream.name) from error
+        yield _done(stream, change, target)
 
 
 def _done(stream: "Stream", change: "Change", target: "Target") -> Done:
