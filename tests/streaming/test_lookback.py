@@ -4,20 +4,28 @@ import json
 import os
 import sys
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
+import pyarrow as pa
 import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from deltalake import write_deltalake
 from pyspark.sql import functions as F
 
 from pipelines.streaming import DeltaAppend, Feed, Pipeline, delta_log, from_json
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.lifecycle import backfill
+from pipelines.streaming.lifecycle.steps import staging_records
+from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import StreamRecords
+from pipelines.streaming.target import KafkaCluster, TopicBinding
 from pipelines.streaming.testing import multiset
 
 EVENT = "id STRING, amount BIGINT, at TIMESTAMP"
-FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+FIRST = datetime(2024, 1, 1, tzinfo=UTC)  # no broker takes messages of the future
 HOUR = timedelta(hours=1)
-RANGE = {"begin": "2026-01-03", "end": "2026-01-04"}
+RANGE = {"begin": "2024-01-03", "end": "2024-01-04"}
 MODULE = "pipelines.streaming.lifecycle.steps"
 
 
@@ -92,7 +100,7 @@ def test_only_files_near_the_range_are_read_and_a_late_row_stops_it_by_name(scra
     assert "That is 3 of 6 files of feed orders." in plan.effects
     assert StreamRecords(scratch.lake, changed.name).operation() is None
 
-    late = {"id": "late", "amount": 9, "at": "2026-01-03T09:00:00+00:00"}
+    late = {"id": "late", "amount": 9, "at": "2024-01-03T09:00:00+00:00"}
     with monkeypatch.context() as patched:
 
         def meanwhile(*_, **__):
@@ -116,3 +124,70 @@ def test_only_files_near_the_range_are_read_and_a_late_row_stops_it_by_name(scra
     assert scratch.rows(changed, "id", "amount", "at") == expected
     refused = [json.loads(raw)["amount"] for (raw,) in scratch.quarantined(changed, "raw").elements()]
     assert sorted(refused) == [0] * 6 + [1, 2], "records outside what was read stay in quarantine"
+
+
+def test_only_messages_near_the_range_are_read(scratch, broker):
+    topic = f"t-{uuid4().hex[:8]}"
+    broker.create_topic(topic, partitions=2)
+    scratch.bindings["orders"] = TopicBinding(KafkaCluster(bootstrap=broker.bootstrap), topic)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for day in range(6):
+        for event in events_of(day):
+            at = int(datetime.fromisoformat(event["at"]).timestamp() * 1000)
+            # The second partition has nothing of the days that are read.
+            producer.produce(topic, json.dumps(event), partition=int(day in (0, 5)), timestamp=at)
+    assert producer.flush(30) == 0
+    scratch.run(shop()["orders"])
+    removed = [TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 4)]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.delete_records(removed).values():
+        future.result(30)
+
+    changed = shop(least=2, extra=10, lookback="12 hours")["orders"]
+    done = again(scratch, changed, keep_staging=True)
+    assert f"That is messages 3 to 15 of {topic}-0." in done.effects, (
+        "the first of day 3 to the middle of day 4"
+    )
+    expected = rows_of(range(6), changed=2, least=2, extra=10)
+    assert scratch.rows(changed, "id", "amount", "at") == expected
+    (operation,) = StreamRecords(scratch.lake, changed.name).operations()
+    staged = staging_records(
+        StreamRecords(scratch.lake, changed.name), operation, own_checkpoint=True
+    ).snapshot()
+    assert staged.tail.committed_offsets.source("events").partitions == {topic: {0: 16, 1: 8}}
+    scratch.run(shop()["orders"])
+    assert scratch.rows(changed, "id", "amount", "at") == expected, "the live stream continues where it was"
+
+
+def write_orders(table, day):
+    """Write the orders of a day as one commit at noon."""
+    columns = zip(*map(row, events_of(day)), strict=True)
+    types = (pa.string(), pa.int64(), pa.timestamp("us", "UTC"))
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+    write_deltalake(str(table), pa.table(arrays, names=["id", "amount", "at"]), mode="append")
+    path = table / "_delta_log" / f"{delta_log.latest_version(table):020d}.json"
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"]["timestamp"] = int(
+                (FIRST + timedelta(days=day, hours=12)).timestamp() * 1000
+            )
+    path.write_text("\n".join(map(json.dumps, actions)))
+
+
+def test_only_versions_near_the_range_are_read_and_windows_close_as_in_the_live_stream(scratch):
+    hours, changed = shop()["hours"], shop(extra=1, lookback="11 hours")["hours"]
+    table = scratch.lake.table(StreamName("shop", "orders"))
+    for day in range(6):
+        write_orders(table, day)
+    scratch.run(hours)
+    for version in (0, 1, 3, 4, 5):
+        actions = delta_log.read_actions(table, version) or []
+        (file,) = (file["path"] for kind, file in delta_log.by_kind(actions) if kind == "add")
+        (table / file).write_bytes(b"this is no parquet file any more")
+    done = again(scratch, changed)
+    assert "That is version 2 of shop/orders." in done.effects
+    windows = [(day, row(event)) for day in range(6) for event in events_of(day)]
+    expected = [(at, amount * (1 + (day == 2))) for day, (_, amount, at) in windows]
+    # The last event of all, at 20:00, is in a window that is open; that of the range is closed by the live stream.
+    assert scratch.rows(hours) == multiset(expected[:-1])

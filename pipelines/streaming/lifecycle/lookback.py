@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming.durations import duration, written
 from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.lifecycle.backfill_range import whole_because
 from pipelines.streaming.lifecycle.source_span import Period, SourceSpan, source_spans
 from pipelines.streaming.lifecycle.unread_rows import check_unread
 from pipelines.streaming.sinks import DeltaAppend
@@ -103,14 +104,17 @@ def lookback_of(stream: "Stream", given: str | timedelta | None) -> timedelta | 
         given: What the command was given.
 
     Raises:
-        TerminalError: The stream's rows are not only appended.
+        TerminalError: The rows of the stream depend on everything before them.
         DefinitionError: It is no length of time.
     """
     if given is None:
         return stream.lookback
-    if not all(isinstance(sink, DeltaAppend) for sink in stream.sinks):
+    because = whole_because(stream)
+    if because is None and not all(isinstance(sink, DeltaAppend) for sink in stream.sinks):
+        because = "its rows depend on everything before them"
+    if because is not None:
         raise TerminalError(
-            "a lookback is given, and its rows depend on everything before them, so that everything is read again.",
+            f"a lookback is given, and everything is read again: {because}.",
             stream=stream.name,
             fix="leave --lookback out.",
         )

@@ -59,8 +59,9 @@ def table_span(source: "Source", target: "Target", offset: "SourceOffset", perio
     fields = json.loads(offset.raw)
     if end <= newest:
         fields |= {"reservoirVersion": end, "index": -1, "isStartingVersion": False}
+    versions_read = f"versions {begin} to {end - 1}" if end - begin > 1 else f"version {begin}"
     return SourceSpan(
-        reads=f"versions {begin} to {end - 1} of {name}" if chosen else f"no version of {name}",
+        reads=f"{versions_read if chosen else 'no version'} of {name}",
         is_empty=not chosen,
         first_version=begin,
         end=json.dumps(fields, separators=(",", ":")),
