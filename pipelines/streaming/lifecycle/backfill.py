@@ -113,11 +113,11 @@ def backfill(
     current: dict[str, Any] = {"generation": snapshot.generation, "code_version": code_version(stream)}
     if operation is not None and not operation.publishing and length is not None:
         reading = Lookback(stream, target, records, _span(operation), length)
-        current["parts"] = parts_of(reading.spans(snapshot.tail.committed_offsets))
+        current["parts"] = parts_of(reading.spans(_read_up_to(stream, target, snapshot)))
     if operation is None or not (operation.publishing or current.items() <= operation.decided.items()):
         _check(stream, snapshot)
         span = backfill_range(stream, records.table(), begin, end)
-        spans = Lookback(stream, target, records, span, length).checked(snapshot.tail.committed_offsets)
+        spans = Lookback(stream, target, records, span, length).checked(_read_up_to(stream, target, snapshot))
         missing = _missing(stream, target, snapshot, span, spans)
         if missing and not (allow_missing or dry_run):
             raise TerminalError(
@@ -170,6 +170,13 @@ def _check(stream: "Stream", snapshot: Snapshot) -> None:
             stream=stream.name,
             fix=f"run the stream first (tidemill run {stream.name}); or {again}",
         )
+
+
+def _read_up_to(stream: "Stream", target: "Target", snapshot: Snapshot) -> "OffsetEntry | None":
+    """Return the offsets up to which a stream has published rows; None before its first batch is complete."""
+    committed = snapshot.tail.committed_offsets
+    sources = {} if snapshot.manifest is None else snapshot.manifest.active.sources
+    return None if committed is None else past_accepted_commits(stream, target.lake, committed, sources)
 
 
 def _missing(
@@ -288,16 +295,15 @@ class _Backfilling(Staging):
         Raises:
             TerminalError: A batch is half done.
         """
-        tail = self.records.snapshot().tail
-        if tail.committed_offsets is None or tail.next_start.kind in ("repeat_batch", "no_data_batch"):
+        snapshot = self.records.snapshot()
+        tail, entry = snapshot.tail, _read_up_to(self.stream, self.target, snapshot)
+        if entry is None or tail.next_start.kind in ("repeat_batch", "no_data_batch"):
             raise TerminalError(
                 f"its batch {tail.next_start.batch_id} is not complete.",
                 stream=self.stream.name,
                 fix=f"run the stream first: tidemill run {self.stream.name}",
             )
-        manifest = self.records.manifest()
-        sources = {} if manifest is None else manifest.active.sources
-        return past_accepted_commits(self.stream, self.target.lake, tail.committed_offsets, sources)
+        return entry
 
     def _prepare(self, entry: "OffsetEntry") -> None:
         staged, spans = self.staged, self._spans(entry)
