@@ -8,6 +8,7 @@ from dagster import Config, Failure
 from pydantic import Field
 
 from orchestration.operations import Done, operation_job
+from pipelines.streaming.durations import flag_duration
 from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.lifecycle import rebuild, replay_range
 from pipelines.streaming.records import StreamRecords
@@ -31,10 +32,16 @@ class ReplayConfig(Config):
 
     Attributes:
         downstream: Whether the streams that read the selected ones are replayed as well.
+        lookback: How much of the sources is read before and after the range; None for what each stream declares.
         allow_missing: Whether to continue where sources no longer have everything.
     """
 
     downstream: bool = Field(default=False, description="Also the streams that read the selected ones.")
+    lookback: str | None = Field(
+        default=None,
+        description="Read only what is this close to the range, by the times of files, messages and commits: "
+        "12h, 2d. Without it: what each stream declares, or everything.",
+    )
     allow_missing: bool = Field(
         default=False, description="Continue where sources no longer have everything that is needed."
     )
@@ -117,6 +124,7 @@ def replayed(
     names = {stream.name for stream in streams}
     readers = [stream for stream in known if stream.name not in names]
     again = partial(rebuild, allow_missing=config.allow_missing, readers=readers)
+    lookback = None if config.lookback is None else flag_duration(config.lookback, what="lookback")
     if span is not None:
         again = partial(
             replay_range,
@@ -124,6 +132,7 @@ def replayed(
             end=span[1],
             run_id=f"backfill-{uuid4().hex[:8]}",
             selected={stream.name for stream in select(known, selection)},
+            lookback=lookback,
             allow_missing=config.allow_missing,
             readers=readers,
         )

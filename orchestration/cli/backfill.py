@@ -64,6 +64,15 @@ def backfill(
     end: Annotated[
         str, typer.Option("--to", metavar="VALUE", help="The first value that is not in the range.")
     ],
+    lookback: Annotated[
+        str | None,
+        typer.Option(
+            "--lookback",
+            metavar="DURATION",
+            help="Read only what is this close to the range, by the times of files, messages and commits: "
+            "12h, 2d, '1 day 12 hours'. The default is what the stream declares, or everything.",
+        ),
+    ] = None,
     allow_missing: Annotated[
         bool,
         typer.Option(
@@ -84,7 +93,9 @@ def backfill(
     """
     from orchestration.cli.run import new_run_id
     from pipelines.streaming import lifecycle
+    from pipelines.streaming.durations import flag_duration
 
+    length = None if lookback is None else flag_duration(lookback, what="--lookback")
     resolved, streams = flags.select()
     replayed = {stream.name for stream in streams}
     one = partial(
@@ -93,6 +104,7 @@ def backfill(
         end=end,
         run_id=new_run_id(),
         selected={stream.name for stream in selected(resolved, flags.selection or (), flags.exclude or ())},
+        lookback=length,
         allow_missing=allow_missing,
         keep_staging=keep_staging,
         readers=[stream for stream in all_streams(resolved) if stream.name not in replayed],

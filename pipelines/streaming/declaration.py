@@ -209,6 +209,21 @@ def check_parts(stream: Stream) -> None:
         )
     for sink in stream.sinks:
         _check_output_mode(stream.query.output_mode, sink)
+    if stream.lookback is not None:
+        _check_lookback(stream)
+
+
+def _check_lookback(stream: Stream) -> None:
+    """Check that a backfill of a stream may read less than everything."""
+    if stream.backfill_by is None:
+        raise DefinitionError(
+            "lookback is declared, and no backfill_by: name the column whose values a backfill selects by."
+        )
+    if not all(isinstance(sink, DeltaAppend) for sink in stream.sinks):
+        raise DefinitionError(
+            "lookback is declared, and rows of the sink depend on everything before them: a backfill reads "
+            "everything. Leave lookback out, or use DeltaAppend()."
+        )
 
 
 def _check_output_mode(mode: OutputMode, sink: Sink) -> None:

@@ -37,6 +37,16 @@ def duration(value: str | timedelta, *, what: str) -> timedelta:
     return total
 
 
+def written(length: timedelta) -> str:
+    """Return a timedelta as `duration` reads it: `1 day 12 hours`; exact to the millisecond."""
+    left = length // timedelta(milliseconds=1)
+    parts = []
+    for unit in ("day", "hour", "minute", "second", "millisecond"):
+        count, left = divmod(left, timedelta(**{f"{unit}s": 1}) // timedelta(milliseconds=1))
+        parts += [f"{count} {unit}{'s' if count > 1 else ''}"] if count else []
+    return " ".join(parts) or "0 seconds"
+
+
 _SHORT = re.compile(r"(\d+)([smhd])")
 _SHORT_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 

@@ -12,6 +12,7 @@ def clicks(events):
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.backfill_by import BackfillBy, backfill_column
@@ -27,6 +28,7 @@ from pipelines.streaming.declaration import (
     unique_rules,
     valid_checks,
 )
+from pipelines.streaming.durations import duration
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.expectations import Expect
 from pipelines.streaming.names import RESERVED_PIPELINES, StreamName, valid_name, valid_owner, valid_tag
@@ -98,6 +100,7 @@ class Pipeline:
         run_when: RunWhen | None = None,
         record_idle: bool | None = None,
         backfill_by: str | BackfillBy | None = None,
+        lookback: str | timedelta | None = None,
     ) -> "Callable[[Transform], Stream]":
         """Declare a stream; the function below it is the transform.
 
@@ -114,6 +117,9 @@ class Pipeline:
             record_idle: Whether Dagster records an idle run as a materialization; the default is the pipeline's.
             backfill_by: The column of its tables whose values a backfill selects by: a date, a timestamp or a string.
                 A `BackfillBy` adds partitions in Dagster.
+            lookback: How much of the sources a backfill reads before and after its range, by the times of files,
+                messages and commits: `"2 days"`. It must cover windows, watermark delays, bounds of joins, and how
+                late data arrive. The default is everything that the stream has read.
 
         Returns:
             A decorator that turns the function into the stream.
@@ -143,6 +149,7 @@ class Pipeline:
                     run_when=self.run_when if run_when is None else _run_when(run_when),
                     record_idle=self.record_idle if record_idle is None else record_idle,
                     backfill_by=backfill_column(backfill_by),
+                    lookback=None if lookback is None else duration(lookback, what="lookback"),
                     declared_at=location_of(function),
                 )
                 check_parts(stream)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.backfill_by import BackfillBy
@@ -43,6 +44,8 @@ class Stream:
         record_idle: Whether Dagster adds a materialization for an idle run, which schedules of
             readers (`AutomationCondition.on_cron`) and freshness policies count.
         backfill_by: The column whose values a backfill selects by, and its partitions in Dagster.
+        lookback: How much of the sources a backfill reads before and after its range, by the times of files, messages
+            and commits; None: everything.
         declared_at: `file:line` of the declaration.
     """
 
@@ -59,6 +62,7 @@ class Stream:
     run_when: RunWhen = field(default_factory=RunWhen)
     record_idle: bool = False
     backfill_by: BackfillBy | None = None
+    lookback: timedelta | None = None
     declared_at: str = ""
 
     def __call__(self, *inputs: "DataFrame") -> "DataFrame":

@@ -171,6 +171,33 @@ class Client:
             {(at.topic, at.partition): self._result(future).offset for at, future in end.items()},
         )
 
+    def offsets_at(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int]:
+        """Return the first offset of each partition with a time or a later one; raise as `topics` does.
+
+        A partition without such a message is left out.
+
+        Args:
+            partitions: The partitions.
+            time_ms: The time, milliseconds since the epoch.
+        """
+        asked = [TopicPartition(topic, number) for topic, number in partitions]
+        if not asked:
+            return {}
+        with self._asking():
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while True:
+                futures = self._admin.list_offsets(
+                    # A negative time stands for one of the ends.
+                    {partition: OffsetSpec.for_timestamp(max(time_ms, 0)) for partition in asked},
+                    request_timeout=_CLIENT_SECONDS,
+                )
+                self._settle(futures.values())
+                if time.monotonic() > deadline or not any(map(_without_leader, futures.values())):
+                    break
+                time.sleep(ELECTION_SECONDS)
+        offsets = {(at.topic, at.partition): self._result(future).offset for at, future in futures.items()}
+        return {partition: offset for partition, offset in offsets.items() if offset >= 0}
+
     def newest_times(self, partitions: Iterable[Partition]) -> list[int]:
         """Return the newest time of a message of each partition that has one; raise as `topics` does.
 

@@ -60,17 +60,17 @@ def waiting_messages(
     if topics is None:
         return Backlog(1, "messages", f"only Spark knows what {source.subscribe_pattern!r} matches")
     present = partitions_of(source, topics, cluster)
-    read = {} if offset is None else _by_partition(offset)
+    read = {} if offset is None else by_partition(offset)
     missing = sorted(set(read) - present)
     if missing and strict:
         raise _partition_missing(missing[0], read[missing[0]], cluster)
     begins, ends = client.offsets(present, committed=committed_only(source, cluster))
     starts: dict[Partition, int] = {}
     if offset is None:
-        initial = _initial_offsets(checkpoint, name)
+        initial = initial_offsets(checkpoint, name)
         if initial is None and checkpoint is not None and (checkpoint / "metadata").exists():
             return Backlog(1, "messages", "its first batch was never planned")
-        starts = _starts(source, begins, ends) if initial is None else begins | _by_partition(initial)
+        starts = _starts(source, begins, ends) if initial is None else begins | by_partition(initial)
     waiting: dict[Partition, int] = {}
     positions: dict[Partition, int] = {}
     for partition in sorted(present):
@@ -100,10 +100,14 @@ def _option(source: KafkaSource, name: str) -> str:
     return next((value.lower() for key, value in source.options.items() if key.lower() == name), "")
 
 
-def _initial_offsets(checkpoint: Path | None, name: str) -> SourceOffset | None:
+def initial_offsets(checkpoint: Path | None, name: str) -> SourceOffset | None:
     """Return where Spark has decided that a source begins; None where it has not decided yet.
 
     Spark writes it before the first batch is planned: a zero byte, a version line, and the offsets as JSON.
+
+    Args:
+        checkpoint: The checkpoint's folder; None before the first run.
+        name: The source's name in it.
     """
     if checkpoint is None:
         return None
@@ -117,7 +121,22 @@ def _initial_offsets(checkpoint: Path | None, name: str) -> SourceOffset | None:
     return SourceOffset.parse(where, name, None, offsets) if version == _INITIAL_VERSION else None
 
 
-def _by_partition(offset: SourceOffset) -> dict[Partition, int]:
+def write_initial_offsets(checkpoint: Path, name: str, offsets: str) -> None:
+    """Decide where a source begins in a checkpoint that has not begun; a decision that is there stays.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        name: The source's name in it.
+        offsets: The first offset of each partition, as Spark writes it.
+    """
+    path = checkpoint / source_folder(name) / "0"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.write_text(f"\0{_INITIAL_VERSION}\n{offsets}", encoding="utf-8")
+
+
+def by_partition(offset: SourceOffset) -> dict[Partition, int]:
+    """Return an offset of the checkpoint by topic and partition."""
     return {(topic, number): at for topic, of in offset.partitions.items() for number, at in of.items()}
 
 

@@ -10,18 +10,20 @@ meantime is computed as well, and the result is published. The steps of the publ
 """
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.code_version import code_version
+from pipelines.streaming.durations import duration, written
 from pipelines.streaming.errors import TerminalError
-from pipelines.streaming.lifecycle.backfill_quarantine import sorted_quarantine
+from pipelines.streaming.lifecycle.backfill_quarantine import divided, sorted_quarantine
 from pipelines.streaming.lifecycle.backfill_range import BackfillRange, backfill_range, whole_because
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.follow import past_accepted_commits
-from pipelines.streaming.lifecycle.planned_batch import plan_first_batch, plan_next_batch
+from pipelines.streaming.lifecycle.lookback import Lookback, lookback_of, parts_of
+from pipelines.streaming.lifecycle.planned_batch import plan_first_batch, plan_flush, plan_next_batch
 from pipelines.streaming.lifecycle.range_tables import RangeTables
 from pipelines.streaming.lifecycle.source_history import missing_in_sources, removed_versions
 from pipelines.streaming.lifecycle.staging import Staging
@@ -40,14 +42,16 @@ from pipelines.streaming.records.operation import Operation, new_operation
 from pipelines.streaming.run.live import Live
 from pipelines.streaming.run.writer import QUARANTINE, batch_column
 from pipelines.streaming.sinks import DeltaMerge
-from pipelines.streaming.sources import StreamReading
+from pipelines.streaming.sources import Source, StreamReading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from pipelines.streaming.checkpoint import OffsetEntry
+    from pipelines.streaming.lifecycle.source_span import SourceSpan
+    from pipelines.streaming.records.manifest import Start
     from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
@@ -63,6 +67,7 @@ def backfill(
     *,
     begin: str,
     end: str,
+    lookback: str | timedelta | None = None,
     allow_missing: bool = False,
     keep_staging: bool = False,
     readers: "Sequence[Stream]" = (),
@@ -73,8 +78,9 @@ def backfill(
     """Compute a range of a stream's table again, with the code as it is now, and replace it in one commit.
 
     Everything that the live stream has read is read again, so the range is computed from all rows that belong to
-    it. The live stream may run meanwhile; for the publication its lease is held. In a merge table the keys that have
-    a row in the range are computed again.
+    it; with a lookback, only what is that close to the range by the times of the sources. The live stream may run
+    meanwhile; for the publication its lease is held. In a merge table the keys that have a row in the range are
+    computed again.
 
     Args:
         stream: The stream, which declares `backfill_by`.
@@ -82,6 +88,8 @@ def backfill(
         engine: Where Spark sessions come from; not asked for a plan.
         begin: The first value of the column that is replaced.
         end: The first value that is not.
+        lookback: How much of the sources is read before and after the range: `"2 days"`. The default is what the
+            stream declares, or everything.
         allow_missing: Whether to continue where the sources no longer have everything that the stream has read.
         keep_staging: Whether the computed tables are kept, in the staging folder.
         readers: The streams that may read its table, which the plan names.
@@ -99,12 +107,18 @@ def backfill(
     records = StreamRecords(target.lake, stream.name)
     snapshot = records.snapshot()
     arguments = {"begin": begin, "end": end, "allow_missing": allow_missing, "keep_staging": keep_staging}
+    length = lookback_of(stream, lookback)
+    arguments |= {} if length is None else {"lookback": written(length)}
     operation = unfinished(records, KIND, arguments)
-    current = {"generation": snapshot.generation, "code_version": code_version(stream)}
+    current: dict[str, Any] = {"generation": snapshot.generation, "code_version": code_version(stream)}
+    if operation is not None and not operation.publishing and length is not None:
+        reading = Lookback(stream, target, records, _span(operation), length)
+        current["parts"] = parts_of(reading.spans(_read_up_to(stream, target, snapshot)))
     if operation is None or not (operation.publishing or current.items() <= operation.decided.items()):
         _check(stream, snapshot)
         span = backfill_range(stream, records.table(), begin, end)
-        missing = _missing(stream, target, snapshot, span)
+        spans = Lookback(stream, target, records, span, length).checked(_read_up_to(stream, target, snapshot))
+        missing = _missing(stream, target, snapshot, span, spans)
         if missing and not (allow_missing or dry_run):
             raise TerminalError(
                 f"its sources no longer have everything that the range needs: {' '.join(missing)}",
@@ -113,9 +127,11 @@ def backfill(
                 "are missing.",
             )
         command = f"tidemill backfill {stream.name} --from {begin} --to {end}"
+        command += "" if length is None else f" --lookback '{written(length)}'"
         command += " --allow-missing" * allow_missing + " --keep-staging" * keep_staging
         decided = current | {"query_id": str(uuid4()), "missing": list(missing)}
         decided |= {"column": span.column, "type": span.kind, "begin": span.begin, "end": span.end}
+        decided |= {"reads": [one.reads for one in spans.values()], "parts": parts_of(spans)}
         operation = new_operation(KIND, arguments, command=command, decided=decided)
     if dry_run:
         return _change(stream, operation, readers)
@@ -156,9 +172,25 @@ def _check(stream: "Stream", snapshot: Snapshot) -> None:
         )
 
 
-def _missing(stream: "Stream", target: "Target", snapshot: Snapshot, span: BackfillRange) -> tuple[str, ...]:
+def _read_up_to(stream: "Stream", target: "Target", snapshot: Snapshot) -> "OffsetEntry | None":
+    """Return the offsets up to which a stream has published rows; None before its first batch is complete."""
+    committed = snapshot.tail.committed_offsets
+    sources = {} if snapshot.manifest is None else snapshot.manifest.active.sources
+    return None if committed is None else past_accepted_commits(stream, target.lake, committed, sources)
+
+
+def _missing(
+    stream: "Stream",
+    target: "Target",
+    snapshot: Snapshot,
+    span: BackfillRange,
+    spans: "Mapping[str, SourceSpan]",
+) -> tuple[str, ...]:
     """Return what the sources no longer have; of a feed only what rows of the range came from."""
-    missing = (*missing_in_sources(stream, target, snapshot), *removed_versions(stream, target, snapshot))
+    missing = (
+        *missing_in_sources(stream, target, snapshot, spans),
+        *removed_versions(stream, target, snapshot, spans),
+    )
     if not missing or stream.feed is None:
         return missing
     table = delta_log.open_table(snapshot.records.table())
@@ -172,9 +204,12 @@ def _missing(stream: "Stream", target: "Target", snapshot: Snapshot, span: Backf
 def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]") -> Change:
     span = _span(operation)
     what = f"the keys that have a row with {span}" if _by_key(stream) else f"the rows with {span}"
+    decided, lookback = operation.decided, operation.arguments.get("lookback")
+    near = f" within {lookback} of the range" if lookback else ""
     effects = [
-        f"What the stream has read is read again, into a staging table; then {what} are replaced in one commit.",
-        *operation.decided["missing"],
+        f"What the stream has read{near} is read again, into a staging table; then {what} are replaced in one commit.",
+        *([f"That is {'; '.join(decided['reads'])}."] if decided.get("reads") else ()),
+        *decided["missing"],
     ]
     if not _by_key(stream):
         effects += [
@@ -212,6 +247,13 @@ def _by_key(stream: "Stream") -> bool:
     return isinstance(stream.main, DeltaMerge)
 
 
+def _start(source: Source, first_version: int | None) -> "Start | None":
+    """Return how the staging stream begins to read a source."""
+    if not isinstance(source, StreamReading):
+        return None
+    return "snapshot" if first_version is None else "log"
+
+
 def _span(operation: Operation) -> BackfillRange:
     decided = operation.decided
     return BackfillRange(decided["column"], decided["type"], decided["begin"], decided["end"])
@@ -241,8 +283,10 @@ class _Backfilling(Staging):
         return tuple(map(Step, STEPS, runs))
 
     def _compute(self) -> dict[str, Any]:
+        watermark_ms = self.records.snapshot().next_watermark_ms
         self._prepare(self._committed())
         self.run(planned_only=True)
+        self._flush(watermark_ms)
         return self._result()
 
     def _committed(self) -> "OffsetEntry":
@@ -251,27 +295,28 @@ class _Backfilling(Staging):
         Raises:
             TerminalError: A batch is half done.
         """
-        tail = self.records.snapshot().tail
-        if tail.committed_offsets is None or tail.next_start.kind in ("repeat_batch", "no_data_batch"):
+        snapshot = self.records.snapshot()
+        tail, entry = snapshot.tail, _read_up_to(self.stream, self.target, snapshot)
+        if entry is None or tail.next_start.kind in ("repeat_batch", "no_data_batch"):
             raise TerminalError(
                 f"its batch {tail.next_start.batch_id} is not complete.",
                 stream=self.stream.name,
                 fix=f"run the stream first: tidemill run {self.stream.name}",
             )
-        manifest = self.records.manifest()
-        sources = {} if manifest is None else manifest.active.sources
-        return past_accepted_commits(self.stream, self.target.lake, tail.committed_offsets, sources)
+        return entry
 
     def _prepare(self, entry: "OffsetEntry") -> None:
-        staged = self.staged
+        staged, spans = self.staged, self._spans(entry)
         number = self.operation.decided["generation"]
         if staged.manifest() is None:
             began = datetime.now(UTC).isoformat(timespec="seconds")
             live = self.records.manifest()
             recorded = {} if live is None else live.active.sources
+            firsts = {name: span.first_version for name, span in spans.items()}
             starts = {
                 name: SourceRecord(
-                    start="snapshot" if isinstance(source, StreamReading) else None,
+                    start=_start(source, firsts.get(name)),
+                    first_version=firsts.get(name),
                     accepted_versions=recorded.get(name, SourceRecord()).accepted_versions,
                 )
                 for name, source in self.stream.sources.items()
@@ -281,15 +326,32 @@ class _Backfilling(Staging):
             generation = Generation(number=number, began_at=began, why=KIND, sources=starts)
             staged.write_manifest(Manifest(generations=(generation,)))
         query_id = self.operation.decided["query_id"]
-        plan_first_batch(staged.checkpoint(number), self.records.checkpoint(number), entry, query_id)
+        plan_first_batch(staged.checkpoint(number), self.records.checkpoint(number), entry, query_id, spans)
+
+    def _spans(self, entry: "OffsetEntry") -> "Mapping[str, SourceSpan]":
+        """Return what is read of each source; empty without a lookback."""
+        lookback, span = self.operation.arguments.get("lookback"), _span(self.operation)
+        length = None if lookback is None else duration(lookback, what="lookback")
+        reading = Lookback(self.stream, self.target, self.records, span, length)
+        return reading.checked(entry, self.operation.decided.get("parts"))
+
+    def _flush(self, watermark_ms: int | None) -> None:
+        """Emit what the live stream's watermark has closed: the last events that are read may be too early for it."""
+        if self.operation.decided.get("parts") and plan_flush(
+            self.staged, self.staged.snapshot().tail, watermark_ms
+        ):
+            self.run(planned_only=True)
 
     def _catch_up(self) -> None:
         """Compute what the live stream has read since, and what its watermark has closed."""
         snapshot, staged = self.records.snapshot(), self.staged.snapshot()
         entry = self._committed()
-        if staged.tail.next_start.kind in ("continue", "no_data_batch"):
-            plan_next_batch(self.staged, staged.tail, snapshot.checkpoint, entry)
+        if staged.tail.next_start.kind == "repeat_batch":  # an attempt that was killed has planned it
+            self.run(planned_only=True)
+            staged = self.staged.snapshot()
+        plan_next_batch(self.staged, staged.tail, snapshot.checkpoint, entry, self._spans(entry))
         self.run(planned_only=True)
+        self._flush(snapshot.next_watermark_ms)
 
     def _result(self) -> dict[str, Any]:
         """Return how the range changes, and the fingerprint of the code that computed it."""
@@ -322,9 +384,13 @@ class _Backfilling(Staging):
         if staged is not None:
             last = self.records.snapshot().last_commit
             staged = staged.withColumn("batch_id", batch_column(0, last)["batch_id"])
+        kept = None
+        if live is not None and self.operation.decided.get("parts"):  # records that were not read stay
+            live, kept = divided(live, self.staged)
         content = sorted_quarantine(self.stream, _span(self.operation), live, staged)
         if content is None:
             return
+        content = content if kept is None else content.unionByName(kept)
         writer = (
             content.write.format("delta").mode("overwrite").options(**self._tables(spark).commit(QUARANTINE))
         )

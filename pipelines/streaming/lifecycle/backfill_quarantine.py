@@ -5,15 +5,20 @@ row of a record is in the range is known only by computing it.
 """
 
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines.streaming.backlog.files import plain_path
 from pipelines.streaming.columns import ORIGIN, RAW, VIOLATED
+from pipelines.streaming.lifecycle.source_span import span_read
 from pipelines.streaming.names import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from pipelines.streaming.lifecycle.backfill_range import BackfillRange
+    from pipelines.streaming.lifecycle.source_span import SourceSpan
+    from pipelines.streaming.records import StreamRecords
     from pipelines.streaming.stream import Stream
 
 _KEY, _NUMBER, _ID = "_key", "_number", "_id"
@@ -47,6 +52,34 @@ def sorted_quarantine(
     passing, refused = before.join(now, _SAME, "left_anti"), now.join(before, _SAME, "left_anti")
     kept = before.join(_of_range(stream, span, passing), _SAME, "left_anti")
     return kept.unionByName(_of_range(stream, span, refused, or_unknown=True)).drop(*_SAME)
+
+
+def divided(live: "DataFrame", staged: "StreamRecords") -> "tuple[DataFrame, DataFrame]":
+    """Return the records in quarantine that came from what a backfill has read, and the others.
+
+    Args:
+        live: The records in quarantine.
+        staged: The records of the backfill's stream, which has read a part of the feed.
+    """
+    tail = staged.snapshot().tail
+    (offset,) = () if tail.committed_offsets is None else tail.committed_offsets.sources
+    condition = _came_from(live, span_read(Path(tail.path), offset))
+    return live.where(condition), live.where(~condition)
+
+
+def _came_from(records: "DataFrame", read: "SourceSpan") -> "Column":
+    from pyspark.sql import functions as F
+
+    files = {plain_path(file.path) for file in read.files or ()}
+    addresses = [address for (address,) in records.select("origin.file").distinct().collect()]
+    of_files = [address for address in addresses if address is not None and plain_path(address) in files]
+    condition = F.coalesce(F.col("origin.file").isin(of_files), F.lit(False))
+    begins = read.begins or {}
+    for (topic, number), end in (read.ends or {}).items():
+        of_partition = (F.col("origin.topic") == topic) & (F.col("origin.partition") == number)
+        in_part = (F.col("origin.offset") >= begins.get((topic, number), 0)) & (F.col("origin.offset") < end)
+        condition |= F.coalesce(of_partition & in_part, F.lit(False))
+    return condition
 
 
 def _numbered(records: "DataFrame") -> "DataFrame":

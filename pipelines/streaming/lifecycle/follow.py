@@ -14,7 +14,7 @@ from pipelines.streaming.run.pipeline_run import PipelineRun
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pipelines.streaming.checkpoint import OffsetEntry
+    from pipelines.streaming.checkpoint import OffsetEntry, SourceOffset
     from pipelines.streaming.records import Lake
     from pipelines.streaming.records.manifest import SourceRecord
     from pipelines.streaming.run.engine import Engine
@@ -83,10 +83,10 @@ def past_accepted_commits(
             version += 1
             if is_accepted:
                 ends[name] = version
-    moved = [
-        replace(source, raw=json.dumps(source.value | {"reservoirVersion": end}, separators=(",", ":")))
-        if (end := ends.get(source.key))
-        else source
-        for source in entry.sources
-    ]
+    moved = (_moved(source, end) if (end := ends.get(source.key)) else source for source in entry.sources)
     return replace(entry, sources=tuple(moved))
+
+
+def _moved(offset: "SourceOffset", version: int) -> "SourceOffset":
+    value = offset.value | {"reservoirVersion": version}
+    return replace(offset, raw=json.dumps(value, separators=(",", ":")), value=value)

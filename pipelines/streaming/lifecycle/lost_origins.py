@@ -9,6 +9,8 @@ from pipelines.streaming.columns import ORIGIN
 from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
     from deltalake import DeltaTable
 
     from pipelines.streaming.lifecycle.backfill_range import BackfillRange
@@ -32,15 +34,7 @@ def lost_origins(
     Raises:
         TransientError: The cluster does not answer.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    content = table.to_pyarrow_dataset()
-    kind = content.schema.field(span.column).type
-    begin, end = (pa.scalar(value).cast(kind) for value in (span.begin, span.end))
-    in_range = (pc.field(span.column) >= begin) & (pc.field(span.column) < end)
-    rows = content.to_table(columns=[ORIGIN], filter=in_range)
-    origins = rows.column(ORIGIN).combine_chunks()
+    origins = origins_in_range(table, span)
     files = {file for file in origins.field("file").unique().to_pylist() if file is not None}
     missing = sorted(path for path in map(plain_path, files) if not Path(path).exists())
     lost = []
@@ -61,6 +55,27 @@ def lost_origins(
             if begins.get(partition, 0) > offset
         ]
     return tuple(lost)
+
+
+def origins_in_range(table: "DeltaTable", span: "BackfillRange") -> "pa.StructArray":
+    """Return where the rows of a range came from, a struct per row.
+
+    Args:
+        table: A table of records of a feed.
+        span: The range.
+    """
+    rows = table.to_pyarrow_dataset().to_table(columns=[ORIGIN], filter=in_range(table, span))
+    return rows.column(ORIGIN).combine_chunks()
+
+
+def in_range(table: "DeltaTable", span: "BackfillRange") -> "pc.Expression":
+    """Return the range as a filter of a table's rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = table.to_pyarrow_dataset().schema.field(span.column).type
+    begin, end = (pa.scalar(value).cast(kind) for value in (span.begin, span.end))
+    return (pc.field(span.column) >= begin) & (pc.field(span.column) < end)
 
 
 def _begins(stream: "Stream", target: "Target") -> dict[tuple[str, int], int]:

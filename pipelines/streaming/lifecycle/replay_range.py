@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 from pipelines.streaming.lifecycle.backfill import backfill
 from pipelines.streaming.lifecycle.backfill_range import whole_because
 from pipelines.streaming.lifecycle.follow import follow_backfills
+from pipelines.streaming.lifecycle.lookback import lookback_of
 from pipelines.streaming.lifecycle.rebuild import rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from datetime import timedelta
 
     from pipelines.streaming.lifecycle.change import Change
     from pipelines.streaming.names import StreamName
@@ -28,6 +30,7 @@ def replay_range(
     end: str,
     run_id: str,
     selected: "Collection[StreamName]",
+    lookback: "str | timedelta | None" = None,
     allow_missing: bool = False,
     keep_staging: bool = False,
     readers: "Sequence[Stream]" = (),
@@ -45,6 +48,8 @@ def replay_range(
         end: The first value that is not.
         run_id: The id of the run in which a reader reads on.
         selected: The streams that were selected themselves. A reader of them without `backfill_by` is rebuilt.
+        lookback: How much of the sources is read before and after the range, for the streams that were selected
+            themselves; the others have their own.
         allow_missing: Whether to continue where sources no longer have everything.
         keep_staging: Whether the computed tables are kept.
         readers: The streams that may read its table and are not replayed, which the plan names.
@@ -69,9 +74,11 @@ def replay_range(
         dry_run=dry_run,
         publish=publish,
     )
+    given = lookback if stream.name in selected else None
     if because:
+        lookback_of(stream, given)
         change = common()
         return change.because(f"It is rebuilt as a whole: {because}.")
     if not dry_run:
         follow_backfills(stream, target, engine, run_id)
-    return common(begin=begin, end=end, keep_staging=keep_staging)
+    return common(begin=begin, end=end, lookback=given, keep_staging=keep_staging)

@@ -1,7 +1,8 @@
 """What the sources of a stream no longer have, of what the stream has read: found before anything is written."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.backlog.binding import kafka_of
@@ -12,15 +13,22 @@ from pipelines.streaming.run.source_records import streaming_sources
 
 if TYPE_CHECKING:
     from pipelines.streaming.checkpoint import SourceOffset
+    from pipelines.streaming.lifecycle.source_span import SourceSpan
     from pipelines.streaming.records import Snapshot
     from pipelines.streaming.sources import Source
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
 
 _MOST_NAMED = 3
+_NONE: "Mapping[str, SourceSpan]" = MappingProxyType({})
 
 
-def missing_in_sources(stream: "Stream", target: "Target", snapshot: "Snapshot") -> tuple[str, ...]:
+def missing_in_sources(
+    stream: "Stream",
+    target: "Target",
+    snapshot: "Snapshot",
+    spans: "Mapping[str, SourceSpan]" = _NONE,
+) -> tuple[str, ...]:
     """Return what the sources no longer have of what a stream has read, a sentence each.
 
     The table of another stream, or any Delta table, is read as it is now, so nothing of it is missing.
@@ -29,25 +37,31 @@ def missing_in_sources(stream: "Stream", target: "Target", snapshot: "Snapshot")
         stream: The stream.
         target: The target.
         snapshot: Its records.
+        spans: The sources of which only a part is read.
 
     Raises:
         TransientError: A cluster does not answer.
     """
-    return tuple(_sentences(stream, target, snapshot))
+    return tuple(_sentences(stream, target, snapshot, spans))
 
 
-def removed_versions(stream: "Stream", target: "Target", snapshot: "Snapshot") -> tuple[str, ...]:
+def removed_versions(
+    stream: "Stream", target: "Target", snapshot: "Snapshot", spans: "Mapping[str, SourceSpan]"
+) -> tuple[str, ...]:
     """Return the tables whose version at a stream's position VACUUM has removed, a sentence each.
 
     Args:
         stream: The stream.
         target: The target.
         snapshot: Its records.
+        spans: The sources of which only a part is read: the files of such a table were looked for.
     """
     entry, sentences = snapshot.tail.latest_offset, []
     for name, source in streaming_sources(stream).items():
         offset = None if entry is None else entry.source(name)
         if offset is None or offset.delta is None or source.upstream is None:
+            continue
+        if name in spans and spans[name].is_part:
             continue
         version = offset.delta.version - (not offset.delta.is_starting)
         files = missing_in_version(target.lake.table(source.upstream), version)
@@ -65,17 +79,33 @@ def missing_files(snapshot: "Snapshot", source: str) -> list[str]:
     return sorted(path for path in files if not Path(path).exists())
 
 
-def _sentences(stream: "Stream", target: "Target", snapshot: "Snapshot") -> Iterator[str]:
+def missing_files_of(source: "Source", missing: Sequence[str]) -> tuple[str, ...]:
+    """Return the sentence that files of a source are missing; none where none is.
+
+    Args:
+        source: The source.
+        missing: Their paths.
+    """
+    if not missing:
+        return ()
+    named = ", ".join(Path(path).name for path in missing[:_MOST_NAMED])
+    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    return (f"{counted(len(missing), 'file')} of {source.describe()} are missing: {named}{more}.",)
+
+
+def _sentences(
+    stream: "Stream", target: "Target", snapshot: "Snapshot", spans: "Mapping[str, SourceSpan]"
+) -> Iterator[str]:
     entry = snapshot.tail.latest_offset
     for name, source in streaming_sources(stream).items():
         offset = None if entry is None else entry.source(name)
         if offset is None or offset.raw is None:
             continue
-        if offset.kind == "file" and (missing := missing_files(snapshot, name)):
-            named = ", ".join(Path(path).name for path in missing[:_MOST_NAMED])
-            more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-            yield f"{counted(len(missing), 'file')} of {source.describe()} are missing: {named}{more}."
-        if offset.kind == "kafka":
+        if name in spans and spans[name].is_part:
+            yield from spans[name].missing
+        elif offset.kind == "file":
+            yield from missing_files_of(source, missing_files(snapshot, name))
+        elif offset.kind == "kafka":
             yield from _removed_messages(source, target, offset)
 
 

@@ -35,6 +35,8 @@ class SourceRecord:
         start: How a reader of a stream's table begins: with version 0 of its log, or with a snapshot; None for
             other sources.
         start_version: The version of that snapshot; commits up to it are not guarded.
+        first_version: The version of the log that a reader of a table begins with, where a backfill reads only a part
+            of it; None for other sources.
         read_version: The newest version of a table that was read when the last run ended; None for other sources.
         read_commit: The checksum of that commit.
         accepted_versions: Commits of the table that removed rows and that the user has accepted.
@@ -45,6 +47,7 @@ class SourceRecord:
     accepted_as_new: bool = False
     start: Start | None = None
     start_version: int | None = None
+    first_version: int | None = None
     read_version: int | None = None
     read_commit: str | None = None
     accepted_versions: tuple[int, ...] = ()

@@ -74,6 +74,8 @@ def starting_points(
         if at is not None:
             next_is_there = not at.is_starting and _commit_file(table, at.version).exists()
             points[name] = at.version if next_is_there else "begun"
+        elif (first := records.get(name, SourceRecord()).first_version) is not None:
+            points[name] = first
         elif isinstance(source, StreamReading):
             points[name] = "snapshot" if records.get(name, SourceRecord()).start == "snapshot" else 0
         else:

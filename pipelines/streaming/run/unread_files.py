@@ -33,9 +33,10 @@ def check_unread_files(
             continue
         offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
         at = None if offset is None else offset.delta
-        if at is None and records.get(name, SourceRecord()).start != "log":
+        record = records.get(name, SourceRecord())
+        if at is None and record.start != "log":
             continue  # it begins with a snapshot, and the files of the newest version are there
-        first, index = (0, -1) if at is None else (at.version, at.index)
+        first, index = (record.first_version or 0, -1) if at is None else (at.version, at.index)
         if at is not None and at.is_starting:
             first, index = at.version + 1, -1
         table = lake.table(source.stream)
