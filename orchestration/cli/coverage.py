@@ -10,7 +10,7 @@ from orchestration.cli.target_flags import StreamFlags, target_flags
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipelines.streaming.lifecycle.coverage import Coverage
+    from pipelines.streaming.lifecycle import Coverage
     from pipelines.streaming.records.operation import Operation
 
 app = typer.Typer(add_completion=False)
@@ -28,7 +28,7 @@ def status(flags: StreamFlags) -> None:
     Exit status: 0, or 2 if the settings are wrong or no selected stream declares backfill_by.
     """
     from pipelines.streaming.errors import ConfigurationError
-    from pipelines.streaming.lifecycle.coverage import coverage
+    from pipelines.streaming.lifecycle import coverage
 
     target, streams = flags.select()
     covered = [coverage(stream, target) for stream in streams if stream.backfill_by is not None]

@@ -13,6 +13,7 @@ from pipelines.streaming.lifecycle.accept import (
 from pipelines.streaming.lifecycle.adopt import adopt
 from pipelines.streaming.lifecycle.backfill import backfill
 from pipelines.streaming.lifecycle.change import Change
+from pipelines.streaming.lifecycle.coverage import Coverage, coverage
 from pipelines.streaming.lifecycle.follow import follow_backfills
 from pipelines.streaming.lifecycle.maintain import Maintenance, maintain
 from pipelines.streaming.lifecycle.prune import Pruning, prune
@@ -30,6 +31,7 @@ from pipelines.streaming.lifecycle.verdicts import CodeChange, code_changes
 __all__ = [
     "Change",
     "CodeChange",
+    "Coverage",
     "Maintenance",
     "Pruning",
     "Quarantine",
@@ -41,6 +43,7 @@ __all__ = [
     "adopt",
     "backfill",
     "code_changes",
+    "coverage",
     "follow_backfills",
     "maintain",
     "prune",

@@ -12,7 +12,7 @@ from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.records import StreamRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pipelines.streaming.names import StreamName
     from pipelines.streaming.records.operation import Operation
@@ -122,19 +122,7 @@ def covered(layers: "Sequence[Span[By]]") -> "tuple[Span[By], ...]":
     for layer in layers:
         parts = [part for span in spans for part in (span.before(layer.begin), span.since(layer.end)) if part]
         spans = sorted([*parts, layer], key=lambda span: (span.begin is not None, span.begin or ""))
-    return tuple(_joined(spans))
-
-
-def _joined(spans: "Iterable[Span[By]]") -> "list[Span[By]]":
-    """Return the ranges with neighbors of the same origin as one."""
-    joined: list[Span[By]] = []
-    for span in spans:
-        last = joined[-1] if joined else None
-        if last is not None and last.end == span.begin and last.by is span.by:
-            joined[-1] = Span(last.begin, span.end, span.by)
-        else:
-            joined.append(span)
-    return joined
+    return tuple(spans)
 
 
 def _is_taken_back(operation: "Operation | None", version: int) -> bool:
