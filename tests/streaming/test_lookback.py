@@ -26,6 +26,7 @@ EVENT = "id STRING, amount BIGINT, at TIMESTAMP"
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)  # no broker takes messages of the future
 HOUR = timedelta(hours=1)
 RANGE = {"begin": "2024-01-03", "end": "2024-01-04"}
+EMPTY = {"begin": "2024-03-01", "end": "2024-03-02"}
 MODULE = "pipelines.streaming.lifecycle.steps"
 
 
@@ -124,6 +125,8 @@ def test_only_files_near_the_range_are_read_and_a_late_row_stops_it_by_name(scra
     assert scratch.rows(changed, "id", "amount", "at") == expected
     refused = [json.loads(raw)["amount"] for (raw,) in scratch.quarantined(changed, "raw").elements()]
     assert sorted(refused) == [0] * 6 + [1, 2], "records outside what was read stay in quarantine"
+    assert "had 0 rows and has 0 rows" in again(scratch, changed, **EMPTY).outcome
+    assert scratch.rows(changed, "id", "amount", "at") == expected
 
 
 def test_only_messages_near_the_range_are_read(scratch, broker):
@@ -154,7 +157,8 @@ def test_only_messages_near_the_range_are_read(scratch, broker):
     staged = staging_records(
         StreamRecords(scratch.lake, changed.name), operation, own_checkpoint=True
     ).snapshot()
-    assert staged.tail.committed_offsets.source("events").partitions == {topic: {0: 16, 1: 8}}
+    assert staged.tail.committed_offsets.source("events").partitions == {topic: {0: 16, 1: 6}}
+    assert "had 0 rows and has 0 rows" in again(scratch, changed, **EMPTY).outcome
     scratch.run(shop()["orders"])
     assert scratch.rows(changed, "id", "amount", "at") == expected, "the live stream continues where it was"
 
@@ -191,3 +195,8 @@ def test_only_versions_near_the_range_are_read_and_windows_close_as_in_the_live_
     expected = [(at, amount * (1 + (day == 2))) for day, (_, amount, at) in windows]
     # The last event of all, at 20:00, is in a window that is open; that of the range is closed by the live stream.
     assert scratch.rows(hours) == multiset(expected[:-1])
+    assert "had 0 rows and has 0 rows" in again(scratch, changed, **EMPTY).outcome
+    with pytest.raises(
+        TerminalError, match=r"nothing is read for the range, and its 5 rows would be missing"
+    ):
+        again(scratch, changed, lookback="0 seconds", begin="2024-01-02T13:00", end="2024-01-03T11:00")

@@ -90,7 +90,7 @@ CASES = {
 
 def messages(**offsets):
     names = ("read", "started", "firsts", "heads", "begins", "ends")
-    given = {"firsts": 0, "heads": 200} | offsets
+    given = {name: at for name, at in ({"firsts": 0, "heads": 200} | offsets).items() if at is not None}
     return messages_span(**{name: {("t", 0): given[name]} if name in given else {} for name in names})
 
 
@@ -110,6 +110,7 @@ def test_messages_are_read_between_the_first_of_the_period_and_the_first_after_i
         ({"read": 100, "firsts": 40}, None),
         ({"read": 100, "firsts": 120, "heads": 120}, "Messages 0 to 99 of t-0 are missing"),
         ({"read": 100, "started": 40, "firsts": 40, "begins": 40}, None),
+        ({"read": 100, "firsts": None, "heads": None}, "Partition t-0 is missing."),
     ],
 )
 def test_removed_messages_are_missing_where_they_may_be_of_the_period(offsets, missing):
@@ -121,7 +122,7 @@ def test_partitions_without_messages_in_the_period_are_not_named():
     span = messages_span(
         read={("t", 0): 900, ("t", 1): 5, ("u", 10): 9, ("u", 2): 9},
         started={},
-        firsts={},
+        firsts={("t", 0): 0, ("t", 1): 0, ("u", 10): 0, ("u", 2): 0},
         heads={},
         begins={("t", 0): 120, ("u", 2): 1, ("u", 10): 1},
         ends={("t", 0): 951, ("u", 2): 4, ("u", 10): 4},

@@ -78,10 +78,13 @@ def messages_span(
     to_offsets: dict[Partition, int] = {}
     missing = []
     for partition, position in sorted(read.items()):
-        first, start = firsts.get(partition, 0), started.get(partition, 0)
+        first, start = firsts.get(partition, position), started.get(partition, 0)
         begin = max(min(begins.get(partition, position), position), start, first)
         from_offsets[partition] = begin
         to_offsets[partition] = max(min(ends.get(partition, position), position), begin)
+        if partition not in firsts:
+            missing.append(f"Partition {partition[0]}-{partition[1]} is missing.")
+            continue
         # The messages before the first one may be of the period, unless that one is of an earlier time.
         is_oldest = begins.get(partition) == first or first == heads.get(partition)
         if first > start and is_oldest and position > start:
