@@ -12,7 +12,7 @@ from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, QueryOp
 from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.errors import TerminalError, UpstreamChangeError
 from pipelines.streaming.lifecycle import backfill, follow_backfills
-from pipelines.streaming.lifecycle.backfill import STEPS
+from pipelines.streaming.lifecycle.backfill_steps import STEPS
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.testing import multiset
 from tests.streaming.test_rewind import Killed, steps

@@ -5,12 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from pipelines.streaming.lifecycle import backfill as _backfill  # noqa: F401 - loads the modules below
-from pipelines.streaming.lifecycle import reset as _reset  # noqa: F401
 from pipelines.streaming.records import StreamRecords
 from tests.small import small_target
 from tests.streaming.test_backfill import arrive, expected, shop
@@ -24,10 +23,11 @@ COMMANDS = {
     "backfill": ("--from", "2026-01-02", "--to", "2026-01-03"),
     "reset": ("--from", "earliest", "--table", "replace"),
 }
+MODULES = {command: "backfill_steps" if command == "backfill" else command for command in COMMANDS}
 POINTS = [
     (command, step)
-    for command in COMMANDS
-    for step in ("begin", *sys.modules[f"pipelines.streaming.lifecycle.{command}"].STEPS)
+    for command, module in MODULES.items()
+    for step in ("begin", *import_module(f"pipelines.streaming.lifecycle.{module}").STEPS)
 ]
 
 

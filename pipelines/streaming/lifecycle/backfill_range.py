@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import TerminalError
@@ -10,6 +10,7 @@ from pipelines.streaming.names import quoted
 from pipelines.streaming.sources import StreamReading
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pipelines.streaming.stream import Stream
@@ -35,6 +36,11 @@ class BackfillRange:
 
     def __str__(self) -> str:
         return f"{self.begin} <= {self.column} < {self.end}"
+
+    @classmethod
+    def decided(cls, decided: "Mapping[str, Any]") -> "BackfillRange":
+        """Return the range that an operation has decided on."""
+        return cls(decided["column"], decided["type"], decided["begin"], decided["end"])
 
     @property
     def condition(self) -> str:
