@@ -7,7 +7,7 @@ from uuid import uuid4
 from dagster import Config, Failure
 from pydantic import Field
 
-from orchestration.operations import Done, operation_job
+from orchestration.operations import Done, metadata_of, operation_job, when_free
 from pipelines.streaming.durations import flag_duration
 from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.lifecycle import rebuild, replay_range
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from orchestration.operations import Keys
     from pipelines.streaming import Pipeline
-    from pipelines.streaming.lifecycle import Change
-    from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
     from resources.spark import SparkResource
 
@@ -54,6 +52,7 @@ class BackfillConfig(ReplayConfig):
         selection: The streams, in the words of the command.
         begin: The first value of `backfill_by` that is replaced; None with `end` for a rebuild.
         end: The first value that is not.
+        dry_run: Whether the plan is logged and nothing changes.
     """
 
     selection: list[str] = Field(description="The streams to replay: shop/orders, shop/orders+.")
@@ -62,6 +61,7 @@ class BackfillConfig(ReplayConfig):
         description="The first value of backfill_by, such as 2026-01-31. Without a range: a rebuild.",
     )
     end: str | None = Field(default=None, description="The first value that is not in the range.")
+    dry_run: bool = Field(default=False, description="Log the plan and change nothing.")
 
 
 def backfill_job(pipeline: "Pipeline", keys: "Keys", *, target: "Target | None" = None) -> "JobDefinition":
@@ -94,7 +94,7 @@ def _carry_out(pipeline: "Pipeline", config: BackfillConfig, spark: "SparkResour
     if (config.begin is None) != (config.end is None):
         raise Failure("Give both begin and end, or none of them for a rebuild.", allow_retries=False)
     span = None if config.begin is None or config.end is None else (config.begin, config.end)
-    yield from replayed(pipeline, config.selection, span, config, spark)
+    yield from replayed(pipeline, config.selection, span, config, spark, dry_run=config.dry_run)
 
 
 def replayed(
@@ -103,6 +103,8 @@ def replayed(
     span: tuple[str, str] | None,
     config: ReplayConfig,
     spark: "SparkResource",
+    *,
+    dry_run: bool = False,
 ) -> "Iterator[Done]":
     """Replay streams in dependency order, and yield what was done to each.
 
@@ -112,6 +114,7 @@ def replayed(
         span: The range of `backfill_by`; None for a rebuild.
         config: Whether the readers are replayed as well, and how.
         spark: The Spark and the target.
+        dry_run: Whether the replays are planned only.
 
     Raises:
         TidemillError: It is not possible.
@@ -138,15 +141,11 @@ def replayed(
         )
     for stream in streams:
         try:
-            change = again(stream, target, spark.engine)
+            change = when_free(partial(again, stream, target, spark.engine, dry_run=dry_run))
         except TidemillError as error:
             raise error.of(stream.name) from error
-        yield _done(stream, change, target)
-
-
-def _done(stream: "Stream", change: "Change", target: "Target") -> Done:
-    """Return what the last operation of a stream has done."""
-    operation = StreamRecords(target.lake, stream.name).operations()[-1]
-    metadata: dict[str, int | str] = {f"tidemill/{name}": value for name, value in operation.result.items()}
-    metadata |= {"tidemill/operation": operation.id, "tidemill/command": operation.command}
-    return Done(stream.name, f"{change.what} {change.outcome}".strip(), metadata)
+        if dry_run:
+            yield Done(stream.name, " ".join((change.what, *change.effects)), None)
+            continue
+        operation = StreamRecords(target.lake, stream.name).operations()[-1]
+        yield Done(stream.name, f"{change.what} {change.outcome}".strip(), metadata_of(operation))

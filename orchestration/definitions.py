@@ -9,6 +9,7 @@ from orchestration.alerts import alert_sensors
 from orchestration.assets import checks_job, pipeline_job, streaming_resources
 from orchestration.backfill_partitions import PartitionedBackfills
 from orchestration.backfills import backfill_job
+from orchestration.lifecycle_jobs import lifecycle_jobs
 from orchestration.location import CodeLocation
 from orchestration.maintenance import maintenance_job, maintenance_schedule
 from orchestration.schedules import schedules
@@ -42,6 +43,11 @@ defs = location.merged(
             job(pipeline, location.keys_of(pipeline), target=target)
             for pipeline in pipelines
             for job in (maintenance_job, backfill_job)
+        ]
+        + [
+            job
+            for pipeline in pipelines
+            for job in lifecycle_jobs(pipeline, location.keys_of(pipeline), target=target)
         ]
         + list(partitioned.jobs),
         sensors=[

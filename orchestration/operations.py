@@ -1,9 +1,10 @@
 """The job of an operation on streams: one op that carries it out and records an observation of each asset."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dagster import (
     AssetExecutionContext,
@@ -13,21 +14,27 @@ from dagster import (
     Failure,
     JobDefinition,
     OpExecutionContext,
+    get_dagster_logger,
     in_process_executor,
     job,
     op,
 )
 
 from orchestration.run_tags import job_tags
-from pipelines.streaming.errors import TidemillError
+from pipelines.streaming.errors import LeaseHeldError, TidemillError
 from resources.spark import SparkResource
 
 if TYPE_CHECKING:
     from pipelines.streaming import Pipeline
     from pipelines.streaming.names import StreamName
+    from pipelines.streaming.records.operation import Operation
     from pipelines.streaming.target import Target
 
 Keys = Mapping["StreamName", AssetKey]
+T = TypeVar("T")
+# Nobody is there to repeat the command. Days that are selected with gaps are runs at once, and replay one by one.
+_WAIT_SECONDS = 3600.0
+_POLL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +118,27 @@ def failing() -> Iterator[None]:
         yield
     except TidemillError as error:
         raise Failure(description=str(error), allow_retries=error.transient) from None
+
+
+def when_free(change: Callable[[], T]) -> T:
+    """Carry out a change as soon as no run and no other operation holds its stream, and return what it returns.
+
+    Raises:
+        LeaseHeldError: The stream is still held after an hour.
+    """
+    deadline, logged = time.monotonic() + _WAIT_SECONDS, ""
+    while True:
+        try:
+            return change()
+        except LeaseHeldError as error:
+            if time.monotonic() > deadline:
+                raise
+            if logged != (logged := str(error)):
+                get_dagster_logger("tidemill").info("Waiting: %s", error)
+            time.sleep(_POLL_SECONDS)
+
+
+def metadata_of(operation: "Operation") -> dict[str, int | str]:
+    """Return what an observation says about an operation: its numbers, its id and its command."""
+    numbers: dict[str, int | str] = {f"tidemill/{name}": value for name, value in operation.result.items()}
+    return numbers | {"tidemill/operation": operation.id, "tidemill/command": operation.command}

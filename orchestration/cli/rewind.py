@@ -1,6 +1,5 @@
 """`tidemill rewind`: the tables and the offsets of a stream go back to one of its batches."""
 
-from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
 
@@ -42,6 +41,7 @@ def rewind(
     Exit status: 0 fine, 1 it is not possible, 2 nothing was changed without --yes, 130 interrupted.
     """
     from pipelines.streaming import lifecycle
+    from pipelines.streaming.durations import flag_time
     from pipelines.streaming.errors import ConfigurationError
 
     if (to_batch is None) == (to_time is None):
@@ -53,26 +53,9 @@ def rewind(
             rewound,
             resolved,
             to_batch=to_batch,
-            to_time=None if to_time is None else _moment(to_time),
+            to_time=None if to_time is None else flag_time(to_time, what="--to-time"),
             readers=all_streams(resolved),
         ),
         resolved,
         flags,
     )
-
-
-def _moment(text: str) -> datetime:
-    """Return the moment that a flag names.
-
-    Raises:
-        ConfigurationError: It is no time.
-    """
-    from pipelines.streaming.errors import ConfigurationError
-
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(
-            f"--to-time is {text!r}, which is no time. Give an ISO-8601 time such as 2026-01-31T12:00."
-        ) from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

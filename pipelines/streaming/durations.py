@@ -1,9 +1,9 @@
-"""Lengths of time as Spark writes them: `"2 hours"`, `"90 seconds"`, `"1 day 12 hours"`."""
+"""Lengths of time as Spark writes them, `"2 hours"`, `"1 day 12 hours"`, and times as a command line has them."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
-from pipelines.streaming.errors import DefinitionError
+from pipelines.streaming.errors import ConfigurationError, DefinitionError
 
 _PART = re.compile(r"\s*(\d+)\s*(millisecond|second|minute|hour|day|week)s?\s*", re.IGNORECASE)
 
@@ -59,6 +59,25 @@ def flag_duration(value: str, *, what: str) -> timedelta:
     """
     short = _SHORT.fullmatch(value.strip())
     return timedelta(**{_SHORT_UNITS[short[2]]: int(short[1])}) if short else duration(value, what=what)
+
+
+def flag_time(value: str, *, what: str) -> datetime:
+    """Return the time of a command line: ISO-8601, in UTC unless it has an offset.
+
+    Args:
+        value: `2026-01-31T12:00`.
+        what: What it is for, named in the error.
+
+    Raises:
+        ConfigurationError: It is no time.
+    """
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise ConfigurationError(
+            f"{what} is {value!r}, which is no time. Give an ISO-8601 time such as 2026-01-31T12:00."
+        ) from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def interval(length: timedelta) -> str:

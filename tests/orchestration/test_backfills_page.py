@@ -1,4 +1,4 @@
-"""What the Backfills page of the UI starts, with a real webserver, daemon and run: one run for days in a row."""
+"""What the Backfills page of the UI starts, with a real webserver, daemon and runs."""
 
 import os
 import subprocess
@@ -35,11 +35,12 @@ mutation Launch($params: LaunchBackfillParams!) {
   }
 }
 """
-DAYS = ["2026-01-02", "2026-01-03", "2026-01-04"]
 FOR_RUN = 300
 
 
-def test_days_in_a_row_are_one_run(tmp_path):
+@pytest.mark.parametrize(("days", "expected_runs"), [((2, 3, 4), 1), ((2, 4, 6), 3)])
+def test_days_in_a_row_are_one_run_and_those_with_gaps_wait_for_each_other(tmp_path, days, expected_runs):
+    partitions = [f"2026-01-0{day}" for day in days]
     (tmp_path / "paged_shop.py").write_text(PIPELINE.replace("{change}", ""))
     (tmp_path / "tidemill.toml").write_text(small_target("paged_shop:shop"))
     landing = tmp_path / "landing" / "orders"
@@ -57,19 +58,22 @@ def test_days_in_a_row_are_one_run(tmp_path):
 
     with LiveDagster(tmp_path, module="orchestration.definitions") as dagster:
         dagster.start_daemon()
-        params = {"assetSelection": [{"path": ["backfill", "shop", "orders"]}], "partitionNames": DAYS}
+        params = {"assetSelection": [{"path": ["backfill", "shop", "orders"]}], "partitionNames": partitions}
         launched = dagster.graphql(LAUNCH, params=params)["launchPartitionBackfill"]
         ended = (DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE)
-        [run] = dagster.wait_for(
-            lambda: [run for run in dagster.instance.get_runs() if run.status in ended], FOR_RUN
-        )
-        assert run.status == DagsterRunStatus.SUCCESS, dagster.log.read_text()[-4000:]
-        assert len(dagster.instance.get_runs()) == 1
-        assert run.tags["tidemill/cause"] == f"backfill:{launched['backfillId']}"
+
+        def all_ended():
+            runs = [run for run in dagster.instance.get_runs() if run.status in ended]
+            return runs if len(runs) == expected_runs else None
+
+        runs = dagster.wait_for(all_ended, FOR_RUN)
+        assert {run.status for run in runs} == {DagsterRunStatus.SUCCESS}, dagster.log.read_text()[-4000:]
+        assert len(dagster.instance.get_runs()) == expected_runs
+        assert {run.tags["tidemill/cause"] for run in runs} == {f"backfill:{launched['backfillId']}"}
         records = dagster.instance.fetch_materializations(
             AssetKey(["backfill", "shop", "orders"]), limit=10
         ).records
-        assert sorted(record.partition_key for record in records) == DAYS
+        assert sorted(record.partition_key for record in records) == partitions
 
     rows = sorted(row["n"] for row in table_rows(tmp_path, "orders"))
-    assert rows == [1, 5, 6, 102, 103, 104]
+    assert rows == sorted(day + 100 if day in days else day for day in range(1, 7))

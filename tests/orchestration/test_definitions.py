@@ -148,6 +148,10 @@ def test_what_dg_scaffolds_in_defs_is_loaded_and_takes_precedence(clone):
         "ads__backfill_days",
         "ads__checks",
         "ads__maintain",
+        "ads__prune",
+        "ads__replay_quarantine",
+        "ads__reset",
+        "ads__rewind",
     ]
     assert loaded_clone["executor"] == "multiprocess"
     assert {"mine", "spark", "streams"} <= set(loaded_clone["resources"])

@@ -19,6 +19,7 @@ from dagster import DagsterEventType, DagsterInstance, asset, materialize
 from pyspark.sql import functions as F
 from orchestration.assets import streaming_assets, streaming_resources
 from orchestration.backfills import backfill_job
+from orchestration.lifecycle_jobs import lifecycle_jobs
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
 from resources.spark import SparkResource
 
@@ -101,26 +102,44 @@ def logs(instance, result):
     captured = instance.compute_log_manager.get_log_data([result.run_id, "compute_logs", key])
     return (captured.stdout or b"").decode() + (captured.stderr or b"").decode()
 
-with DagsterInstance.get() as instance:
-    first = run(instance, 'group:"case"')
-    Path("landing/numbers/b.json").write_text('{"n": 2}\\n')
-    second = run(instance, '+key:"report"')
-    third = run(instance, 'key:"case/numbers"')
-    config = {"ops": {"case__replay": {"config": {"selection": ["case/numbers"]}}}}
-    replayed = backfill_job(case, {}).execute_in_process(
-        run_config=config, instance=instance, resources=streaming_resources(), raise_on_error=False
+def job(instance, job, **config):
+    (op,) = (node.name for node in job.nodes)
+    result = job.execute_in_process(
+        run_config={"ops": {op: {"config": config}}},
+        instance=instance,
+        resources=streaming_resources(),
+        raise_on_error=False,
     )
     observed = {
         event.asset_key.to_user_string(): {
             name: value.value for name, value in event.asset_observation_data.asset_observation.metadata.items()
         }
-        for event in replayed.get_asset_observation_events()
+        for event in result.get_asset_observation_events()
     }
     failures = [
-        event.step_failure_data.user_failure_data.description for event in replayed.all_events if event.is_step_failure
+        event.step_failure_data.user_failure_data.description for event in result.all_events if event.is_step_failure
     ]
+    return observed, failures
+
+with DagsterInstance.get() as instance:
+    first = run(instance, 'group:"case"')
+    Path("landing/numbers/b.json").write_text('{"n": 2}\\n')
+    second = run(instance, '+key:"report"')
+    third = run(instance, 'key:"case/numbers"')
+    replayed = job(instance, backfill_job(case, {}), selection=["case/numbers"])
     fourth = run(instance, 'key:"case/numbers"')
-print("RESULT", json.dumps([first, second, third, [observed, failures], fourth]))
+    Path("landing/numbers/c.json").write_text('{"n": 0}\\n')
+    fifth = run(instance, 'key:"case/numbers"')
+    rewind, reset, quarantine, prune = lifecycle_jobs(case, {})
+    jobs = [
+        job(instance, rewind, stream="case/numbers", to_batch=0, dry_run=True),
+        job(instance, rewind, stream="case/numbers", to_batch=0),
+        job(instance, quarantine),
+        job(instance, prune, older_than="0s"),
+        job(instance, reset, stream="case/numbers", start="earliest", table="keep"),
+    ]
+    sixth = run(instance, 'key:"case/numbers"')
+print("RESULT", json.dumps([first, second, third, replayed, fourth, fifth, jobs, sixth]))
 """
 
 
@@ -202,3 +221,18 @@ def test_the_job_of_a_pipeline_replays_streams_and_records_it(runs):
     assert observed["case/numbers"]["tidemill/command"] == "tidemill rebuild case/numbers"
     assert runs[4]["success"]
     assert not runs[4]["materialized"], "nothing is left to read"
+
+
+def test_the_jobs_of_a_pipeline_do_what_the_commands_do(runs):
+    assert runs[5]["materialized"]["case/numbers"]["dagster/row_count"] == 4
+    dry, rewound, replayed, pruned, reset = runs[6]
+    assert dry == [{}, []], "a plan changes nothing, and is no observation"
+    assert rewound[0]["case/numbers"]["tidemill/command"] == "tidemill rewind case/numbers --to-batch 0"
+    assert replayed == [{}, []], "no record passes today's rules"
+    assert pruned[0]["case/numbers"]["tidemill/removed_leftovers"] > 0
+    assert not reset[0]
+    [refusal] = reset[1]
+    assert "--allow-doubled" in refusal
+    numbers = runs[7]["materialized"]["case/numbers"]
+    assert (numbers["tidemill/rows_written"], numbers["dagster/row_count"]) == (1, 4)
+    assert numbers["tidemill/generation"] == 3

@@ -15,11 +15,10 @@ from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.lifecycle.backfill_range import BackfillRange, backfill_range, whole_because
 from pipelines.streaming.lifecycle.backfill_steps import KIND, Backfilling, read_up_to
 from pipelines.streaming.lifecycle.change import Change
+from pipelines.streaming.lifecycle.effects import began, refusing_readers
 from pipelines.streaming.lifecycle.lookback import Lookback, lookback_of, parts_of
 from pipelines.streaming.lifecycle.source_history import missing_in_sources, removed_versions
-from pipelines.streaming.lifecycle.steps import (
-    unfinished,
-)
+from pipelines.streaming.lifecycle.steps import unfinished
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.records.operation import Operation, new_operation
@@ -89,7 +88,7 @@ def backfill(
     if operation is not None and not operation.publishing and length is not None:
         reading = Lookback(stream, target, records, BackfillRange.decided(operation.decided), length)
         current["parts"] = parts_of(reading.spans(read_up_to(stream, target, snapshot)))
-    if operation is None or not (operation.publishing or current.items() <= operation.decided.items()):
+    if operation is None or not operation.continues(current):
         _check(stream, snapshot)
         span = backfill_range(stream, records.table(), begin, end)
         spans = Lookback(stream, target, records, span, length).checked(read_up_to(stream, target, snapshot))
@@ -180,16 +179,8 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
         *decided["missing"],
     ]
     if not _by_key(stream):
-        effects += [
-            f"{reader.name} reads new rows of the table: its next run refuses the commit. Backfill or rebuild it as "
-            "well (--downstream), or keep what it has (tidemill accept)."
-            for reader in readers
-            if stream.name in reader.upstreams
-        ]
-    if operation.done or operation.publishing:
-        effects.append(
-            f"The operation began at {operation.began_at}; done: {', '.join(operation.done) or 'nothing'}."
-        )
+        effects += refusing_readers(stream, readers, again="Backfill or rebuild")
+    effects += began(operation)
     return Change(
         stream=stream.name,
         what=f"{what[0].upper()}{what[1:]} are computed again.",

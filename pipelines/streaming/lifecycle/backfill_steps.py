@@ -9,7 +9,7 @@ meantime is computed as well, and the result is published. The steps of the publ
 - `staging`: the staging folder is removed.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +23,9 @@ from pipelines.streaming.lifecycle.lookback import Lookback
 from pipelines.streaming.lifecycle.planned_batch import plan_first_batch, plan_flush, plan_next_batch
 from pipelines.streaming.lifecycle.range_tables import RangeTables
 from pipelines.streaming.lifecycle.staging import Staging
-from pipelines.streaming.lifecycle.steps import (
-    Step,
-    carry_out,
-    computed,
-    leased_when_free,
-    session,
-)
+from pipelines.streaming.lifecycle.steps import Step, session
 from pipelines.streaming.records import Snapshot
 from pipelines.streaming.records.manifest import Generation, Manifest, SourceRecord
-from pipelines.streaming.records.operation import Operation
 from pipelines.streaming.run.writer import QUARANTINE, batch_column
 from pipelines.streaming.sources import Source, StreamReading
 
@@ -77,29 +70,18 @@ class Backfilling(Staging):
 
     own_checkpoint: bool = True
 
-    def complete(self, *, publish: bool) -> Operation:
-        """Compute, then publish under the stream's lease if that is wanted; return the operation as it is then."""
-        operation = computed(self.records, self.operation, self._compute)
-        if not (publish or operation.publishing):
-            return operation
-        with leased_when_free(self.stream, self.records, operation.id) as lease:
-            if not operation.publishing:
-                self._catch_up()
-                operation = replace(operation, result=self._result())
-            steps = replace(self, operation=operation).steps()
-            return carry_out(self.records, operation, steps, lease)
-
     def steps(self) -> tuple[Step, ...]:
         """Return the steps, in the order of `STEPS`."""
         runs = (self._sort_quarantine, self._replace_ranges, self._remove_staging)
         return tuple(map(Step, STEPS, runs))
 
-    def _compute(self) -> dict[str, Any]:
+    def compute(self) -> dict[str, Any]:
+        """Compute what the live stream has read, and return how the range changes."""
         watermark_ms = self.records.snapshot().next_watermark_ms
         self._prepare(self._committed())
         self.run(planned_only=True)
         self._flush(watermark_ms)
-        return self._result()
+        return self.result()
 
     def _committed(self) -> "OffsetEntry":
         """Return the offsets up to which the live stream has published rows.
@@ -157,7 +139,7 @@ class Backfilling(Staging):
         ):
             self.run(planned_only=True)
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         """Compute what the live stream has read since, and what its watermark has closed."""
         snapshot, staged = self.records.snapshot(), self.staged.snapshot()
         entry = self._committed()
@@ -168,7 +150,7 @@ class Backfilling(Staging):
         self.run(planned_only=True)
         self._flush(snapshot.next_watermark_ms)
 
-    def _result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """Return how the range changes, and the fingerprint of the code that computed it."""
         manifest = self.staged.manifest()
         fingerprint = None if manifest is None else manifest.active.fingerprint

@@ -20,16 +20,10 @@ from pipelines.streaming.checkpoint import CheckpointFormatError
 from pipelines.streaming.code_version import code_version
 from pipelines.streaming.errors import TerminalError, TidemillError
 from pipelines.streaming.lifecycle.change import Change
+from pipelines.streaming.lifecycle.effects import began, refusing_readers
 from pipelines.streaming.lifecycle.source_history import missing_in_sources
 from pipelines.streaming.lifecycle.staging import Staging, commit_options, copy_tables, replace_table
-from pipelines.streaming.lifecycle.steps import (
-    Step,
-    carry_out,
-    computed,
-    leased_when_free,
-    session,
-    unfinished,
-)
+from pipelines.streaming.lifecycle.steps import Step, session, unfinished
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.manifest import Generation, Manifest
@@ -92,7 +86,7 @@ def rebuild(
     arguments = {"keep_old": keep_old, "allow_missing": allow_missing}
     operation = unfinished(records, KIND, arguments)
     current = {"generation": manifest.active.number + 1, "code_version": code_version(stream)}
-    if operation is None or not (operation.publishing or current.items() <= operation.decided.items()):
+    if operation is None or not operation.continues(current):
         missing = _missing(stream, target, records, manifest)
         if missing and not (allow_missing or dry_run):
             raise TerminalError(
@@ -146,16 +140,8 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
     ]
     if operation.arguments["keep_old"]:
         effects.append(f"The old rows stay in {stream.name.stream}__generation_{decided['generation'] - 1}.")
-    effects += [
-        f"{reader.name} reads new rows of the table: its next run refuses the commit. Rebuild it as well "
-        "(--downstream), or keep what it has (tidemill accept)."
-        for reader in readers
-        if stream.name in reader.upstreams
-    ]
-    if operation.done or operation.publishing:
-        effects.append(
-            f"The operation began at {operation.began_at}; done: {', '.join(operation.done) or 'nothing'}."
-        )
+    effects += refusing_readers(stream, readers, again="Rebuild")
+    effects += began(operation)
     outcome = ""
     if operation.result:
         verb = "has" if operation.ended_at else "would have"
@@ -173,18 +159,8 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
 class _Rebuilding(Staging):
     """A rebuild that is carried out."""
 
-    def complete(self, *, publish: bool) -> Operation:
-        """Compute, then publish under the stream's lease if that is wanted; return the operation as it is then."""
-        operation = computed(self.records, self.operation, self._compute)
-        if not (publish or operation.publishing):
-            return operation
-        with leased_when_free(self.stream, self.records, operation.id) as lease:
-            if not operation.publishing:
-                self.run()  # what arrived in the meantime; the live stream cannot run now
-                operation = replace(operation, result=self._result())
-            return carry_out(self.records, operation, self._steps(), lease)
-
-    def _steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps, in the order of `STEPS`."""
         runs = (
             self._keep_old,
             self._replace_tables,
@@ -194,12 +170,18 @@ class _Rebuilding(Staging):
         )
         return tuple(map(Step, STEPS, runs))
 
-    def _compute(self) -> dict[str, Any]:
+    def compute(self) -> dict[str, Any]:
+        """Read the sources from their beginning, and return the numbers of rows."""
         self._prepare()
         self.run()
-        return self._result()
+        return self.result()
 
-    def _result(self) -> dict[str, Any]:
+    def catch_up(self) -> None:
+        """Read what arrived in the meantime."""
+        self.run()
+
+    def result(self) -> dict[str, Any]:
+        """Return the numbers of rows before and after, and the fingerprint of the code."""
         manifest = self.staged.manifest()
         fingerprint = None if manifest is None else manifest.active.fingerprint
         rows = {"rows_before": _rows(self.records) or 0, "rows_after": _rows(self.staged) or 0}

@@ -20,6 +20,7 @@ from pipelines.streaming.checkpoint.verify import verify
 from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.checkpoint_copy import batches_to_copy, copy_until, keeps_paths
+from pipelines.streaming.lifecycle.effects import began
 from pipelines.streaming.lifecycle.staging import operation_metadata
 from pipelines.streaming.lifecycle.steps import Step, carry_out, leased, session, unfinished
 from pipelines.streaming.lifecycle.table_versions import (
@@ -227,8 +228,7 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
         for reader in readers
         if stream.name in reader.upstreams
     ]
-    if operation.done:
-        effects.append(f"The operation began at {operation.began_at}; done: {', '.join(operation.done)}.")
+    effects += began(operation)
     return Change(
         stream=stream.name,
         what=f"The stream goes back from batch {newest} to batch {batch}.",

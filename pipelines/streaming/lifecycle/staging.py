@@ -2,13 +2,20 @@
 
 import json
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.lifecycle.steps import staging_records
+from pipelines.streaming.lifecycle.steps import (
+    Step,
+    carry_out,
+    computed,
+    leased_when_free,
+    staging_records,
+)
 from pipelines.streaming.names import quoted
 from pipelines.streaming.records import StreamRecords, transaction_app_id
 from pipelines.streaming.run.live import Live
@@ -31,8 +38,8 @@ _FEED = "delta.enableChangeDataFeed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staging:
-    """A stream in a staging folder.
+class Staging(ABC):
+    """An operation that computes a stream in a staging folder and then publishes it.
 
     Attributes:
         stream: The stream.
@@ -56,6 +63,33 @@ class Staging:
     def staged(self) -> StreamRecords:
         """The records in the staging folder."""
         return staging_records(self.records, self.operation, own_checkpoint=self.own_checkpoint)
+
+    def complete(self, *, publish: bool) -> "Operation":
+        """Compute, then publish under the stream's lease if that is wanted; return the operation as it is then."""
+        operation = computed(self.records, self.operation, self.compute)
+        if not (publish or operation.publishing):
+            return operation
+        with leased_when_free(self.stream, self.records, operation.id) as lease:
+            if not operation.publishing:
+                self.catch_up()
+                operation = replace(operation, result=self.result())
+            return carry_out(self.records, operation, replace(self, operation=operation).steps(), lease)
+
+    @abstractmethod
+    def compute(self) -> Mapping[str, Any]:
+        """Compute beside the live stream, as often as it is called; return the result."""
+
+    @abstractmethod
+    def catch_up(self) -> None:
+        """Compute what the live stream has read since; it cannot run now."""
+
+    @abstractmethod
+    def result(self) -> Mapping[str, Any]:
+        """Return how the live tables will change, as JSON."""
+
+    @abstractmethod
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps of the publication, in order."""
 
     def run(self, *, planned_only: bool = False) -> "StreamResult":
         """Run the stream until its sources have nothing more.

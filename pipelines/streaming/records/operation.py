@@ -47,6 +47,15 @@ class Operation:
     ended_at: str | None = None
     result: Mapping[str, Any] = field(default_factory=dict)
 
+    def continues(self, current: Mapping[str, Any]) -> bool:
+        """Return whether it continues with what it has decided, or starts over.
+
+        Args:
+            current: What would be decided now, such as the version of the code. Once the operation publishes, it
+                must not decide again.
+        """
+        return self.publishing or current.items() <= self.decided.items()
+
     def with_step(self, name: str) -> "Operation":
         """Return the operation after a step."""
         return replace(self, done=(*self.done, name))
