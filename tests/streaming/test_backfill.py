@@ -12,7 +12,7 @@ from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, QueryOp
 from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.errors import TerminalError, UpstreamChangeError
 from pipelines.streaming.lifecycle import backfill, follow_backfills
-from pipelines.streaming.lifecycle.backfill_steps import STEPS
+from pipelines.streaming.lifecycle.backfill_steps import STEPS, Backfilling
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.testing import multiset
 from tests.streaming.test_rewind import Killed, steps
@@ -140,6 +140,33 @@ def test_a_day_is_replayed_with_a_changed_rule_while_the_stream_goes_on(scratch,
         is_exact(scratch, stream)
     (operation,) = StreamRecords(scratch.lake, hours.name).operations()
     assert operation.result["rows_before"] == 6
+
+
+def test_a_backfill_killed_while_it_catches_up_misses_nothing_that_arrives_afterwards(scratch, monkeypatch):
+    first, changed = shop()["orders"], shop(extra=100)["orders"]
+    for day in range(3):
+        arrive(scratch, day)
+    scratch.run(first)
+
+    def meanwhile(*_, **__):
+        arrive(scratch, 1)
+        scratch.run(first)
+
+    runs, run_staged = iter(("compute",)), Backfilling.run
+
+    def killed(self, **flags):
+        if next(runs, None) is None:
+            raise Killed
+        return run_staged(self, **flags)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sys.modules[MODULE], "wait_until_free", meanwhile)
+        patched.setattr(Backfilling, "run", killed)
+        with pytest.raises(Killed):
+            again(scratch, changed)
+    meanwhile()
+    again(scratch, changed)
+    assert scratch.rows(changed, "id", "amount") == expected((0, 1, 1, 1, 2), changed=[1], extra=100)[0]
 
 
 @pytest.mark.parametrize("files", [1, 3])
