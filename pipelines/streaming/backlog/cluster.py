@@ -148,28 +148,10 @@ class Client:
             partitions: The partitions.
             committed: Whether the end is that of committed transactions.
         """
-        asked = [TopicPartition(topic, number) for topic, number in partitions]
-        if not asked:
-            return {}, {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        with self._asking():
-            deadline = time.monotonic() + ANSWER_SECONDS
-            while True:
-                first, end = (
-                    self._admin.list_offsets(
-                        dict.fromkeys(asked, spec), isolation_level=level, request_timeout=_CLIENT_SECONDS
-                    )
-                    for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
-                )
-                answers = [*first.values(), *end.values()]
-                self._settle(answers)
-                if time.monotonic() > deadline or not any(map(_without_leader, answers)):
-                    break
-                time.sleep(ELECTION_SECONDS)
-        return (
-            {(at.topic, at.partition): self._result(future).offset for at, future in first.items()},
-            {(at.topic, at.partition): self._result(future).offset for at, future in end.items()},
-        )
+        specs = (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        first, end = self._listed(partitions, *specs, isolation_level=level)
+        return first, end
 
     def offsets_at(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int]:
         """Return the first offset of each partition with a time or a later one; raise as `topics` does.
@@ -180,22 +162,8 @@ class Client:
             partitions: The partitions.
             time_ms: The time, milliseconds since the epoch.
         """
-        asked = [TopicPartition(topic, number) for topic, number in partitions]
-        if not asked:
-            return {}
-        with self._asking():
-            deadline = time.monotonic() + ANSWER_SECONDS
-            while True:
-                futures = self._admin.list_offsets(
-                    # A negative time stands for one of the ends.
-                    {partition: OffsetSpec.for_timestamp(max(time_ms, 0)) for partition in asked},
-                    request_timeout=_CLIENT_SECONDS,
-                )
-                self._settle(futures.values())
-                if time.monotonic() > deadline or not any(map(_without_leader, futures.values())):
-                    break
-                time.sleep(ELECTION_SECONDS)
-        offsets = {(at.topic, at.partition): self._result(future).offset for at, future in futures.items()}
+        # A negative time stands for one of the ends.
+        (offsets,) = self._listed(partitions, OffsetSpec.for_timestamp(max(time_ms, 0)))
         return {partition: offset for partition, offset in offsets.items() if offset >= 0}
 
     def newest_times(self, partitions: Iterable[Partition]) -> list[int]:
@@ -263,6 +231,32 @@ class Client:
         finally:
             consumer.close()
         return times
+
+    def _listed(
+        self, partitions: Iterable[Partition], *specs: OffsetSpec, **options: Any
+    ) -> list[dict[Partition, int]]:
+        """Return the offsets of partitions for each spec; a partition whose leader is elected is asked again."""
+        asked = [TopicPartition(topic, number) for topic, number in partitions]
+        if not asked:
+            return [{} for _ in specs]
+        with self._asking():
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while True:
+                listed = [
+                    self._admin.list_offsets(
+                        dict.fromkeys(asked, spec), request_timeout=_CLIENT_SECONDS, **options
+                    )
+                    for spec in specs
+                ]
+                answers = [future for futures in listed for future in futures.values()]
+                self._settle(answers)
+                if time.monotonic() > deadline or not any(map(_without_leader, answers)):
+                    break
+                time.sleep(ELECTION_SECONDS)
+        return [
+            {(at.topic, at.partition): self._result(future).offset for at, future in futures.items()}
+            for futures in listed
+        ]
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

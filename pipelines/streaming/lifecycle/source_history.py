@@ -1,6 +1,6 @@
 """What the sources of a stream no longer have, of what the stream has read: found before anything is written."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from pipelines.streaming.plurals import counted
 from pipelines.streaming.run.source_records import streaming_sources
 
 if TYPE_CHECKING:
-    from pipelines.streaming.checkpoint import SourceOffset
+    from pipelines.streaming.checkpoint import SourceFile, SourceOffset
     from pipelines.streaming.lifecycle.source_span import SourceSpan
     from pipelines.streaming.records import Snapshot
     from pipelines.streaming.sources import Source
@@ -73,19 +73,15 @@ def removed_versions(
     return tuple(sentences)
 
 
-def missing_files(snapshot: "Snapshot", source: str) -> list[str]:
-    """Return the files that a source has read and that are missing, by path."""
-    files = {plain_path(file.path) for file in logged_files(snapshot.checkpoint, source)}
-    return sorted(path for path in files if not Path(path).exists())
-
-
-def missing_files_of(source: "Source", missing: Sequence[str]) -> tuple[str, ...]:
+def missing_files(source: "Source", files: "Iterable[SourceFile]") -> tuple[str, ...]:
     """Return the sentence that files of a source are missing; none where none is.
 
     Args:
         source: The source.
-        missing: Their paths.
+        files: Files that it has read.
     """
+    paths = {plain_path(file.path) for file in files}
+    missing = sorted(path for path in paths if not Path(path).exists())
     if not missing:
         return ()
     named = ", ".join(Path(path).name for path in missing[:_MOST_NAMED])
@@ -104,7 +100,7 @@ def _sentences(
         if name in spans and spans[name].is_part:
             yield from spans[name].missing
         elif offset.kind == "file":
-            yield from missing_files_of(source, missing_files(snapshot, name))
+            yield from missing_files(source, logged_files(snapshot.checkpoint, name))
         elif offset.kind == "kafka":
             yield from _removed_messages(source, target, offset)
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.streaming.backlog.files import logged_files, plain_path
-from pipelines.streaming.lifecycle.source_history import missing_files_of
+from pipelines.streaming.backlog.files import logged_files
+from pipelines.streaming.lifecycle.source_history import missing_files
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.run.source_records import streaming_sources
 
@@ -152,11 +152,10 @@ def files_span(source: "Source", logged: "Iterable[SourceFile]", period: Period)
     """
     known = tuple(logged)
     files = tuple(file for file in known if period.has(file.timestamp_ms))
-    missing = sorted({path for path in (plain_path(file.path) for file in files) if not Path(path).exists()})
     return SourceSpan(
         reads=f"{len(files):,} of {counted(len(known), 'file')} of {source.describe()}",
         is_empty=not files,
-        missing=missing_files_of(source, missing),
+        missing=missing_files(source, files),
         files=files,
     )
 
