@@ -47,21 +47,34 @@ def unfinished(records: StreamRecords, kind: str, arguments: Mapping[str, Any]) 
         arguments: What it was asked for.
 
     Raises:
+        LeaseHeldError: Another process is carrying out another operation of the stream.
         TerminalError: Another operation of the stream is unfinished.
     """
     operation = records.operation()
     if operation is None or (operation.kind == kind and dict(operation.arguments) == dict(arguments)):
         return operation
+    _check_not_in_progress(records, operation)
     if not operation.publishing:  # it has changed nothing, and what it left behind is pruned
-        holder = staging_records(records, operation).holder()
-        if holder is not None:
-            raise LeaseHeldError(
-                f"its {operation.kind} of {holder} is in progress.",
-                stream=records.stream,
-                fix="wait for it to end, or stop it first.",
-            )
         return None
     raise unfinished_error(operation, records.stream)
+
+
+def _check_not_in_progress(records: StreamRecords, operation: Operation) -> None:
+    """Check that no other process is carrying out an operation.
+
+    Raises:
+        LeaseHeldError: One is.
+    """
+    holder = staging_records(records, operation).holder()
+    if holder is None and operation.publishing:  # under the stream's lease, which the caller may hold itself
+        live = records.holder()
+        holder = None if live is None or live.is_this_process else live
+    if holder is not None:
+        raise LeaseHeldError(
+            f"its {operation.kind} of {holder} is in progress.",
+            stream=records.stream,
+            fix="wait for it to end, or stop it first.",
+        )
 
 
 def staging_records(
@@ -107,9 +120,14 @@ def carry_out(
         operation: The operation.
         steps: All its steps, in order.
         lease: The stream's lease.
+
+    Raises:
+        LeaseHeldError: Another process has begun another operation of the stream.
+        TerminalError: Another operation of the stream is unfinished.
     """
     current = records.operation()
     if current is not None and current.id != operation.id:
+        _check_not_in_progress(records, current)
         raise unfinished_error(current, records.stream)
     records.write_operation(operation := replace(operation, publishing=True))
     pause_point(f"{operation.kind}-begin", records.stream)

@@ -58,6 +58,11 @@ class Holder:
     heartbeat: float
     released: bool = False
 
+    @property
+    def is_this_process(self) -> bool:
+        """Whether it is the process that asks."""
+        return (self.boot_id, self.pid) == (boot_identity(), os.getpid())
+
     def __str__(self) -> str:
         return f"run {self.run_id} (process {self.pid} on {self.host}, since {self.since})"
 
