@@ -100,6 +100,9 @@ def test_only_files_near_the_range_are_read_and_a_late_row_stops_it_by_name(scra
     quarantined = scratch.quarantined(changed)
     plan = again(scratch, changed, dry_run=True)
     assert "That is 3 of 6 files of feed orders." in plan.effects
+    suggestion = "A lookback, such as --lookback 2d, reads only what is that close to the range."
+    assert suggestion not in plan.effects
+    assert suggestion in again(scratch, shop()["orders"], dry_run=True).effects
     assert StreamRecords(scratch.lake, changed.name).operation() is None
 
     late = {"id": "late", "amount": 9, "at": "2024-01-03T09:00:00+00:00"}

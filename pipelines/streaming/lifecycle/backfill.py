@@ -16,7 +16,7 @@ from pipelines.streaming.lifecycle.backfill_range import BackfillRange, backfill
 from pipelines.streaming.lifecycle.backfill_steps import KIND, Backfilling, read_up_to
 from pipelines.streaming.lifecycle.change import Change
 from pipelines.streaming.lifecycle.effects import began, refusing_readers
-from pipelines.streaming.lifecycle.lookback import Lookback, lookback_of, parts_of
+from pipelines.streaming.lifecycle.lookback import TIMES, Lookback, lookback_of, parts_of
 from pipelines.streaming.lifecycle.source_history import missing_in_sources, removed_versions
 from pipelines.streaming.lifecycle.steps import unfinished
 from pipelines.streaming.plurals import counted
@@ -178,6 +178,8 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
         *([f"That is {'; '.join(decided['reads'])}."] if decided.get("reads") else ()),
         *decided["missing"],
     ]
+    if not (lookback or operation.done or _by_key(stream)) and span.kind in TIMES:
+        effects.append("A lookback, such as --lookback 2d, reads only what is that close to the range.")
     if not _by_key(stream):
         effects += refusing_readers(stream, readers, again="Backfill or rebuild")
     effects += began(operation)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
 
-_TIMES = ("date", "timestamp")
+TIMES = ("date", "timestamp")
+"""The types of a column that a lookback can be around."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Lookback:
         """
         if self.length is None or entry is None:
             return {}
-        if self.span.kind not in _TIMES:
+        if self.span.kind not in TIMES:
             raise TerminalError(
                 f"its column {self.span.column!r} is a {self.span.kind}, and a lookback is around a date or a time "
                 "with a time zone.",
