@@ -5,24 +5,29 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pipelines.streaming.errors import LeaseHeldError, TerminalError
-from pipelines.streaming.lifecycle.steps import Step, carry_out, staging_records, unfinished
+from pipelines.streaming.lifecycle.staging import Staging
+from pipelines.streaming.lifecycle.steps import alone, unfinished
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.records.operation import new_operation
+from pipelines.streaming.run.live import Live
 
 ORDERS = StreamName("shop", "orders")
-# Another process that holds the lease in a folder until its standard input ends.
+# Another process that holds a lease until its standard input ends.
 HOLD = """
 import sys
 from pathlib import Path
 from pipelines.streaming.names import StreamName
-from pipelines.streaming.records import lease
-lease.take(Path(sys.argv[1]), StreamName("shop", "orders"), sys.argv[2])
+from pipelines.streaming.records import StreamRecords
+from pipelines.streaming.records.lake import Lake
+records = StreamRecords(Lake(Path(sys.argv[1])), StreamName("shop", "orders"))
+getattr(records, sys.argv[2])(sys.argv[3])
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -35,13 +40,12 @@ def records(tmp_path):
 
 @pytest.fixture
 def hold():
-    """Hold the lease of records in another process; that process can be killed."""
+    """Hold a lease in another process; that process can be killed."""
     processes = []
 
-    def held(records, run_id):
-        folder = records.control / "lease"
+    def held(records, take, run_id):
         process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, str(folder), run_id],
+            [sys.executable, "-c", HOLD, str(records.lake.root), take, run_id],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
@@ -66,7 +70,7 @@ def operation(day, *, publishing):
 def test_an_operation_that_another_process_carries_out_is_in_progress(records, hold, publishing):
     other = operation("2026-01-02", publishing=publishing)
     records.write_operation(other)
-    process = hold(records if publishing else staging_records(records, other), other.id)
+    process = hold(records, "take_lease" if publishing else "take_operation_lease", other.id)
     with pytest.raises(LeaseHeldError, match=r"its backfill of run backfill-.* is in progress"):
         unfinished(records, "backfill", {"begin": "2026-01-03"})
     process.kill()
@@ -90,15 +94,36 @@ def test_an_operation_that_was_killed_is_finished_first_by_the_process_that_hold
         lease.release()
 
 
-def test_the_first_of_two_operations_that_began_at_once_does_not_publish_over_the_other(records, hold):
+def test_one_operation_at_a_time_computes_beside_a_stream(records, hold):
     first, second = (operation(day, publishing=False) for day in ("2026-01-02", "2026-01-03"))
-    records.write_operation(first)
-    records.write_operation(second)  # it had looked before the first was written
-    hold(staging_records(records, second), second.id)
-    lease = records.take_lease(first.id)
-    try:
-        with pytest.raises(LeaseHeldError, match="is in progress"):
-            carry_out(records, first, (Step("tables", lambda: pytest.fail("published")),), lease)
-    finally:
-        lease.release()
-    assert records.operation() == second
+    process = hold(records, "take_operation_lease", first.id)
+    with pytest.raises(LeaseHeldError, match="holds the lease"), alone(records, second):
+        pytest.fail("computed")  # it had looked before the first began
+    process.kill()
+    process.wait()
+    records.write_operation(replace(first, publishing=True))
+    with pytest.raises(TerminalError, match="is not finished"), alone(records, second):
+        pytest.fail("computed")
+    with alone(records, first) as current:
+        assert current.publishing, "what another process did with it meanwhile is known"
+    ended = records.end_operation(first)
+    with alone(records, first) as current:
+        assert current == ended
+
+
+def test_an_operation_over_which_another_has_begun_is_not_published(records):
+    class Computing(Staging):
+        def compute(self):
+            records.write_operation(operation("2026-01-03", publishing=False))
+            return {}
+
+        catch_up = result = steps = lambda _: pytest.fail("published")
+
+    first = operation("2026-01-02", publishing=False)
+    stream = SimpleNamespace(name=ORDERS)
+    staging = Computing(
+        stream=stream, target=None, engine=None, records=records, operation=first, live=Live()
+    )
+    with pytest.raises(TerminalError, match="another command has changed it") as error:
+        staging.complete(publish=True)
+    assert error.value.fix == "start over: tidemill backfill shop/orders --from 2026-01-02"

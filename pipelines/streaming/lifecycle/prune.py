@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import LeaseHeldError
-from pipelines.streaming.lifecycle.steps import Step, carry_out, staging_records, unfinished
+from pipelines.streaming.lifecycle.steps import Step, carry_out, unfinished
 from pipelines.streaming.lifecycle.tombstones import condition_of, count_of, delete
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import StreamRecords
@@ -198,7 +198,7 @@ class _Pruning:
         if operation is None or operation.publishing:
             return operation
         is_old = datetime.fromisoformat(operation.began_at) < self.before
-        return None if is_old and staging_records(self.records, operation).holder() is None else operation
+        return None if is_old and self.records.operation_holder() is None else operation
 
     def _never_begun(self, manifest: "Manifest") -> Iterator[Leftover]:
         checkpoints = self.records.checkpoint(manifest.active.number).parent

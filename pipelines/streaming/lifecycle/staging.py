@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from pipelines.streaming import delta_log
 from pipelines.streaming.lifecycle.steps import (
     Step,
+    alone,
     carry_out,
+    check_current,
     computed,
     leased_when_free,
     staging_records,
@@ -27,6 +29,7 @@ from pipelines.streaming.sinks import DeltaMerge
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipelines.streaming.records.lease import Lease
     from pipelines.streaming.records.operation import Operation
     from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.run.results import StreamResult
@@ -65,15 +68,27 @@ class Staging(ABC):
         return staging_records(self.records, self.operation, own_checkpoint=self.own_checkpoint)
 
     def complete(self, *, publish: bool) -> "Operation":
-        """Compute, then publish under the stream's lease if that is wanted; return the operation as it is then."""
-        operation = computed(self.records, self.operation, self.compute)
-        if not (publish or operation.publishing):
-            return operation
-        with leased_when_free(self.stream, self.records, operation.id) as lease:
-            if not operation.publishing:
-                self.catch_up()
-                operation = replace(operation, result=self.result())
-            return carry_out(self.records, operation, replace(self, operation=operation).steps(), lease)
+        """Compute, then publish under the stream's lease if that is wanted; return the operation as it is then.
+
+        Raises:
+            LeaseHeldError: Another process has an operation of the stream, or a run holds it after an hour still.
+            TerminalError: Another operation of the stream is unfinished, or has begun meanwhile.
+        """
+        with alone(self.records, self.operation) as current:
+            if current.ended_at is not None:
+                return current
+            operation = computed(self.records, current, self.compute)
+            if not (publish or operation.publishing):
+                return operation
+            with leased_when_free(self.stream, self.records, operation.id) as lease:
+                check_current(self.records, operation)
+                if not operation.publishing:
+                    self.catch_up()
+                    return self._published(replace(operation, result=self.result()), lease)
+                return self._published(operation, lease)
+
+    def _published(self, operation: "Operation", lease: "Lease") -> "Operation":
+        return carry_out(self.records, operation, replace(self, operation=operation).steps(), lease)
 
     @abstractmethod
     def compute(self) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pipelines.streaming.errors import LeaseHeldError
+from pipelines.streaming.errors import LeaseHeldError, TerminalError
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.lake import StagingLake
 from pipelines.streaming.records.operation import Operation, unfinished_error
@@ -65,7 +65,7 @@ def _check_not_in_progress(records: StreamRecords, operation: Operation) -> None
     Raises:
         LeaseHeldError: One is.
     """
-    holder = staging_records(records, operation).holder()
+    holder = records.operation_holder()
     if holder is None and operation.publishing:  # under the stream's lease, which the caller may hold itself
         live = records.holder()
         holder = None if live is None or live.is_this_process else live
@@ -75,6 +75,26 @@ def _check_not_in_progress(records: StreamRecords, operation: Operation) -> None
             stream=records.stream,
             fix="wait for it to end, or stop it first.",
         )
+
+
+@contextmanager
+def alone(records: StreamRecords, operation: Operation) -> Iterator[Operation]:
+    """Exclude every other operation that computes beside a stream; yield the operation as it is then.
+
+    Raises:
+        LeaseHeldError: Another process carries one out.
+        TerminalError: Another operation of the stream is unfinished.
+    """
+    lease = records.take_operation_lease(operation.id)
+    try:
+        current = records.operation()
+        if current is not None and current.id != operation.id and current.publishing:
+            raise unfinished_error(current, records.stream)
+        # Another process may have gone on with it since it was read.
+        is_current = current is not None and current.id == operation.id
+        yield (current if is_current else records.ended_operation(operation.id)) or operation
+    finally:
+        lease.release()
 
 
 def staging_records(
@@ -101,13 +121,33 @@ def computed(
         records: The stream's records.
         operation: The operation.
         compute: Computes, as often as it is called, and returns the result to record.
+
+    Raises:
+        TerminalError: Another command has changed the stream meanwhile.
     """
     if operation.publishing or COMPUTE in operation.done:
         return operation
     records.write_operation(operation)
-    operation = replace(operation, result=compute()).with_step(COMPUTE)
+    result = compute()
+    check_current(records, operation)
+    operation = replace(operation, result=result).with_step(COMPUTE)
     records.write_operation(operation)
     return operation
+
+
+def check_current(records: StreamRecords, operation: Operation) -> None:
+    """Check that no other command has changed a stream since an operation began.
+
+    Raises:
+        TerminalError: One has.
+    """
+    current = records.operation()
+    if current is None or current.id != operation.id:
+        raise TerminalError(
+            f"another command has changed it since the {operation.kind} began.",
+            stream=records.stream,
+            fix=f"start over: {operation.command}",
+        )
 
 
 def carry_out(
@@ -122,12 +162,10 @@ def carry_out(
         lease: The stream's lease.
 
     Raises:
-        LeaseHeldError: Another process has begun another operation of the stream.
         TerminalError: Another operation of the stream is unfinished.
     """
     current = records.operation()
-    if current is not None and current.id != operation.id:
-        _check_not_in_progress(records, current)
+    if current is not None and current.id != operation.id and current.publishing:
         raise unfinished_error(current, records.stream)
     records.write_operation(operation := replace(operation, publishing=True))
     pause_point(f"{operation.kind}-begin", records.stream)

@@ -187,13 +187,17 @@ class StreamRecords:
     def end_operation(self, operation: Operation) -> Operation:
         """Move the record of an operation to those of the finished ones; return it as it is there."""
         ended = operation.ended()
-        write_operation(self.control / "operations" / f"{operation.id}.json", ended)
+        write_operation(self._ended_path(operation.id), ended)
         self._operation_path.unlink(missing_ok=True)
         return ended
 
     def drop_operation(self) -> None:
         """Remove the record of an operation that was given up before it changed anything."""
         self._operation_path.unlink(missing_ok=True)
+
+    def ended_operation(self, operation_id: str) -> Operation | None:
+        """Return a finished operation; None where there is none of this id."""
+        return read_operation(self._ended_path(operation_id), self.stream)
 
     def operations(self) -> list[Operation]:
         """Return the finished operations, oldest first."""
@@ -220,9 +224,29 @@ class StreamRecords:
         """Raise LeaseLostError unless an epoch of the lease is the highest."""
         assert_highest(self._lease_folder, self.stream, epoch)
 
+    def take_operation_lease(self, run_id: str) -> Lease:
+        """Take the lease of the operations that compute beside the stream: there is one at a time.
+
+        Raises:
+            LeaseHeldError: Another process carries one out.
+            ConfigurationError: The lake cannot be written.
+        """
+        return take(self._operation_lease_folder, self.stream, run_id)
+
+    def operation_holder(self) -> Holder | None:
+        """Return who carries out an operation beside the stream; None when nobody does."""
+        return holder_of(self._operation_lease_folder)
+
     @property
     def _lease_folder(self) -> Path:
         return self.control / "lease"
+
+    @property
+    def _operation_lease_folder(self) -> Path:
+        return self.control / "operation-lease"
+
+    def _ended_path(self, operation_id: str) -> Path:
+        return self.control / "operations" / f"{operation_id}.json"
 
     @property
     def _manifest_path(self) -> Path:
