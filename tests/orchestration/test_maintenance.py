@@ -46,18 +46,20 @@ def table(shop):
     return shop.target.lake.table(ORDERS)
 
 
-def reader(shop, name, version, *, committed=True, is_snapshot=False):
-    """What a reader of the table leaves behind that has planned or committed a batch up to a version."""
+def reader(shop, name, version, *, committed=True, is_snapshot=False, begin=None):
+    """What a reader of the table leaves behind that has planned a first batch up to a version, or committed two.
+
+    The last batch has read nothing new, unless it has a beginning.
+    """
     lake = shop.target.lake
     query_id, table_id = str(uuid4()), str(DeltaTable(table(shop)).metadata().id)
-    offset = {"sourceVersion": 1, "reservoirId": table_id, "reservoirVersion": version, "index": -1}
-    line = json.dumps({**offset, "isStartingVersion": is_snapshot})
-    files = {
-        "metadata": json.dumps({"id": query_id}),
-        "offsets/0": 'v2\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\nrows:' + line,
-    }
-    if committed:
-        files["commits/0"] = 'v1\n{"nextBatchWatermarkMs":0}'
+    offset = {"sourceVersion": 1, "reservoirId": table_id, "index": -1, "isStartingVersion": is_snapshot}
+    files = {"metadata": json.dumps({"id": query_id})}
+    for batch, end in enumerate((version if begin is None else begin, version) if committed else (version,)):
+        line = json.dumps(offset | {"reservoirVersion": end})
+        files[f"offsets/{batch}"] = 'v2\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\nrows:' + line
+        if committed:
+            files[f"commits/{batch}"] = 'v1\n{"nextBatchWatermarkMs":0}'
     for path, content in files.items():
         file = lake.checkpoint(name, 1) / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -103,6 +105,14 @@ def test_commits_and_files_from_the_position_of_a_reader_on_stay(shop, name):
     assert delta_log.versions_in(table(shop)) == list(range(CHECKPOINTS[0], HEAD + 1))
     # Also what the next commit removed: a reader of the change feed would read it.
     assert readable(shop) == list(range(5, HEAD + 1))
+
+
+def test_the_commits_of_a_readers_last_batch_stay_without_their_files(shop):
+    reader(shop, UNIQUE, HEAD, begin=6)
+    [own] = maintained(shop).tables
+    assert "shop/unique plans its last batch, from version 6 on, once more when it starts" in own.held_by
+    assert delta_log.versions_in(table(shop)) == list(range(CHECKPOINTS[0], HEAD + 1))
+    assert readable(shop) == [HEAD - 1, HEAD]
 
 
 @pytest.mark.parametrize("is_snapshot", [False, True])

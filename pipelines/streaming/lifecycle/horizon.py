@@ -6,12 +6,12 @@ declares any more: an offset in a Delta table names the table's id.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.checkpoint import SourceOffset, offset_batches
+from pipelines.streaming.checkpoint import FileAbsentError, SourceOffset, offset_batches, read_offset
 from pipelines.streaming.errors import DefinitionError
 from pipelines.streaming.names import MAIN_SINK, StreamName
 from pipelines.streaming.records import StreamRecords, transaction_app_id
@@ -20,8 +20,12 @@ from pipelines.streaming.sources import DeltaSource, StreamReading
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pipelines.streaming.checkpoint import OffsetEntry
     from pipelines.streaming.records import BatchRecord, Lake, Snapshot
     from pipelines.streaming.stream import Stream
+
+
+Part = Literal["commits", "snapshot", "log"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,7 @@ class Need:
 
     version: int
     who: str
-    of: Literal["commits", "snapshot", "log"] = "commits"
+    of: Part = "commits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +52,13 @@ class Position:
         reader: The reader.
         table_id: The table's id.
         version: The version.
-        is_snapshot: Whether it reads the snapshot of that version.
+        of: What it reads from there on, as in `Need`.
     """
 
     reader: StreamName
     table_id: str
     version: int
-    is_snapshot: bool = False
+    of: Part
 
 
 def positions(lake: "Lake", since: datetime) -> list[Position]:
@@ -85,33 +89,57 @@ def streams_in(lake: "Lake") -> list[StreamName]:
 
 def _positions_of(records: StreamRecords, since: datetime) -> Iterator[Position]:
     snapshot = records.snapshot()
-    tail = snapshot.tail
-    committed = () if tail.committed_offsets is None else tail.committed_offsets.sources
-    planned = () if tail.latest_offset is None else tail.latest_offset.sources
-    yield from _in_tables(records.stream, committed)
-    known = {source.key for source in committed if source.raw is not None}
-    sources = {} if snapshot.manifest is None else snapshot.manifest.active.sources
-    for source in planned:
-        if source.delta is not None and source.key not in known:
-            # Its first batch is repeated from where it began: version 0, or a snapshot.
-            record = sources.get(source.key)
-            start = None if record is None else record.start_version
-            yield Position(
-                reader=records.stream,
-                table_id=source.delta.reservoir_id,
-                version=start or 0,
-                is_snapshot=start is not None,
-            )
+    tail, committed = snapshot.tail, snapshot.tail.committed_offsets
+    if committed is not None:
+        yield from _in_tables(records.stream, committed.sources)
+    if tail.latest_offset is not None and tail.latest_offset != committed:
+        yield from _begins(snapshot, tail.latest_offset, committed)  # a batch that is repeated
+    elif committed is not None:
+        # When Spark starts, it plans the last committed batch once more, and reads nothing of it (MicroBatchExecution:
+        # some sources expect it). Delta then fails if a commit of that batch is missing.
+        ends = {at.table_id: at.version for at in _in_tables(records.stream, committed.sources)}
+        for at in _begins(snapshot, committed, _before(snapshot, committed)):
+            if at.version < ends.get(at.table_id, at.version):
+                yield replace(at, of="log")
     for line in _recent_lines(records, since):
         for offsets in (line.start_offsets, line.end_offsets):
             yield from _in_tables(records.stream, _parsed(offsets))
+
+
+def _before(snapshot: "Snapshot", entry: "OffsetEntry") -> "OffsetEntry | None":
+    try:
+        return read_offset(snapshot.checkpoint, entry.batch_id - 1)
+    except FileAbsentError:  # the first batch
+        return None
+
+
+def _begins(snapshot: "Snapshot", entry: "OffsetEntry", before: "OffsetEntry | None") -> Iterator[Position]:
+    """Yield where a batch begins in each table: where the batch before ends, or at the start of the stream."""
+    reader = snapshot.records.stream
+    ends = {} if before is None else {source.key: source for source in before.sources if source.delta}
+    yield from _in_tables(reader, ends.values())
+    sources = {} if snapshot.manifest is None else snapshot.manifest.active.sources
+    for source in entry.sources:
+        if source.delta is not None and source.key not in ends:
+            # It began with version 0, or with a snapshot.
+            record = sources.get(source.key)
+            start = None if record is None else record.start_version
+            yield Position(
+                reader=reader,
+                table_id=source.delta.reservoir_id,
+                version=start or 0,
+                of="commits" if start is None else "snapshot",
+            )
 
 
 def _in_tables(reader: StreamName, offsets: Iterable[SourceOffset]) -> Iterator[Position]:
     for offset in offsets:
         if (at := offset.delta) is not None:
             yield Position(
-                reader=reader, table_id=at.reservoir_id, version=at.version, is_snapshot=at.is_starting
+                reader=reader,
+                table_id=at.reservoir_id,
+                version=at.version,
+                of="snapshot" if at.is_starting else "commits",
             )
 
 
@@ -162,8 +190,10 @@ class Horizons:
         needs = [
             Need(
                 version=at.version,
-                who=f"{at.reader} has read the versions before {at.version}",
-                of="snapshot" if at.is_snapshot else "commits",
+                who=f"{at.reader} plans its last batch, from version {at.version} on, once more when it starts"
+                if at.of == "log"
+                else f"{at.reader} has read the versions before {at.version}",
+                of=at.of,
             )
             for at in self.positions
             if at.table_id == table_id
