@@ -90,7 +90,7 @@ def alone(records: StreamRecords, operation: Operation) -> Iterator[Operation]:
         current = records.operation()
         if current is not None and current.id != operation.id and current.publishing:
             raise unfinished_error(current, records.stream)
-        # Another process may have gone on with it since it was read.
+        # Another process may have continued it since it was read.
         is_current = current is not None and current.id == operation.id
         yield (current if is_current else records.ended_operation(operation.id)) or operation
     finally:
