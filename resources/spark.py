@@ -29,15 +29,15 @@ class SparkResource(LazyPySparkResource):
         target: The target, as `resolve` returns it; None: `TIDEMILL_TARGET`, then the file's default, resolved in
             the process of the run. The config of a run cannot change it: the assets, sensors and checks of a
             code location are about one target.
-        mode: `local`, `connect` or `cluster`, instead of the target's.
-        master: The master of `local` and `cluster`, instead of the target's.
+        mode: `local`, `warm`, `connect` or `cluster`, instead of the target's.
+        master: The master of `local`, `warm` and `cluster`, instead of the target's.
         remote: The server of `connect`, instead of the target's.
         spark_config: Further confs of the application.
     """
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
     target: ResourceDependency[ResolvedTarget | None] = None  # type: ignore[assignment] # a descriptor
-    mode: str | None = Field(default=None, pattern="^(local|connect|cluster)$")
+    mode: str | None = Field(default=None, pattern="^(local|warm|connect|cluster)$")
     master: str | None = None
     remote: str | None = None
 
@@ -84,12 +84,14 @@ class SparkResource(LazyPySparkResource):
                 for key, value in self.spark_config.items()
             }
             remote = Secret(self.remote, "SparkResource: remote") if self.remote else settings.remote
+            mode = cast("SparkMode", self.mode or settings.mode)
             self._engine = SparkEngine(
                 replace(
                     settings,
-                    mode=cast("SparkMode", self.mode or settings.mode),
+                    mode=mode,
                     master=self.master or settings.master,
                     remote=remote,
+                    server=self.resolved_target.server if mode == "warm" else None,
                     conf={**settings.conf, **confs},
                 )
             )
@@ -102,7 +104,7 @@ class SparkResource(LazyPySparkResource):
 
     @property
     def spark_context(self) -> Any:
-        """The session's SparkContext; `connect` has none."""
+        """The session's SparkContext; `connect` and `warm` have none."""
         return self.spark_session.sparkContext
 
     def read(self, stream: str) -> "DataFrame":
@@ -121,5 +123,5 @@ class SparkResource(LazyPySparkResource):
     def teardown_after_execution(self, context: InitResourceContext) -> None:
         """Disconnect from a server; a JVM ends with the process, and a second run in the process reuses it."""
         del context
-        if self._engine is not None and self._engine.settings.mode == "connect":
+        if self._engine is not None and self._engine.settings.mode in ("connect", "warm"):
             self._engine.stop()

@@ -22,9 +22,11 @@ from pipelines.streaming.records.operation import new_operation
 from pipelines.streaming.records.stateful_operator import StatefulOperator
 from pipelines.streaming.run.results import StreamResult
 from pipelines.streaming.testing import Scratch
+from resources.engine.warm.home import ServerHome
 from tests.orchestration.shop import ORDERS, Shop
 from tests.orchestration.test_quarantine_command import write_quarantine
 from tests.streaming.checkpoint import handmade
+from tests.warm_servers import attached, serving
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
@@ -248,8 +250,22 @@ class InterruptedBroker(nullcontext):
 
 
 @pytest.fixture
-def arguments(tmp_path, monkeypatch):
+def _warm_server(tmp_path, monkeypatch):
+    """A warm server without Spark for the target of `arguments`, to which this process is attached."""
+    monkeypatch.setenv("TIDEMILL_CACHE", str(tmp_path / "cache"))
+    config = tmp_path / "shop" / "tidemill.toml"
+    home = ServerHome.of(target="dev", config=config, lake=tmp_path / "shop" / "lake")
+    with serving(home):
+        _, connection = attached(home)
+        with connection:
+            yield
+
+
+@pytest.fixture
+def arguments(tmp_path, monkeypatch, request):
     """Return the arguments of each command whose JSON is on the page, on input that needs no JVM."""
+    if request.getfixturevalue("example").startswith("engine"):
+        request.getfixturevalue("_warm_server")
     (tmp_path / "shop").mkdir()
     shop = Shop.make(tmp_path / "shop", monkeypatch)
     shop.has_run("a.json")
@@ -290,6 +306,9 @@ def arguments(tmp_path, monkeypatch):
         "history": ["checkpoint", "history", b, "--last", 1],
         "diff": ["checkpoint", "diff", a, b],
         "debug": ["debug"],
+        "engine_status": ["engine", "status"],
+        "engine_stop": ["engine", "stop", "--lake", tmp_path / "empty"],
+        "engine_logs": ["engine", "logs"],
         "jars": ["jars"],
         "broker": ["demo", "broker"],
         "generate": ["demo", "generate", "--out", tmp_path / "landing", "--events", 10, "--files", 1],
@@ -309,7 +328,7 @@ def test_every_command_with_json_shows_it():
         name for name, command in commands(typer.main.get_command(cli.app)) if "--json" in flags(command)
     }
     shown = {name for name, text in sections().items() if "<!-- shape: " in text}
-    same = {"jars fetch", "accept", "adopt", "rename-source", "rewind", "reset", "backfill"}
+    same = {"jars fetch", "engine start", "accept", "adopt", "rename-source", "rewind", "reset", "backfill"}
     assert with_json - shown == {f"tidemill {name}" for name in same}, (
         "they print the object of another command"
     )

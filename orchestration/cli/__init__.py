@@ -31,6 +31,7 @@ _COMMANDS = {
     "maintain": ("maintain", "Compact tables, and remove files and commits that nothing needs any more."),
     "prune": ("prune", "Remove what earlier generations and operations have left behind."),
     "debug": ("debug", "Show the resolved settings and test every connection."),
+    "engine": ("engine", "Start, show and stop the warm server of a target."),
     "jars": ("jars", "Show or fetch the jars that Spark needs."),
 }
 

@@ -122,6 +122,8 @@ def ping_jars(target: "ResolvedTarget") -> Ping:
 def ping_spark(target: "ResolvedTarget") -> Ping:
     """Report whether the Connect server, or a standalone master, accepts connections."""
     spark = target.spark
+    if spark.mode == "warm":
+        return _ping_warm(target)
     address, port = (spark.remote, CONNECT_PORT) if spark.mode == "connect" else (spark.master, MASTER_PORT)
     parts = urlsplit(str(address or ""))  # a secret in it stays masked
     if parts.scheme not in ("sc", "spark") or parts.hostname is None:
@@ -132,6 +134,28 @@ def ping_spark(target: "ResolvedTarget") -> Ping:
     except OSError as error:
         return Ping("spark", ok=False, detail=f"{server} does not answer: {error}")
     return Ping("spark", ok=True, detail=f"{server} answers")
+
+
+def _ping_warm(target: "ResolvedTarget") -> Ping:
+    """Report whether the warm server answers; where there is none, a run starts it."""
+    from resources.engine.warm.record import running
+    from resources.engine.warm.stop import clients_of
+    from resources.engine.warm.wire import ServerEndedError
+
+    record = running(target.server)
+    if record is None:
+        return Ping("spark", ok=None, detail=f"warm: {target.spark.master}, a run starts the server")
+    server = f"warm server, process {record.pid}, port {record.spark_port}"
+    try:
+        clients = clients_of(target.server, record)["clients"]
+    except ServerEndedError:
+        fix = f"tidemill engine stop --target {target.name}"
+        return Ping("spark", ok=False, detail=f"{server} does not answer. Fix: {fix}")
+    return Ping(
+        "spark",
+        ok=True,
+        detail=f"{server}, {counted(len(clients), 'attached process')}",
+    )
 
 
 def ping_lake(root: Path) -> Ping:

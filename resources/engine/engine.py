@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from pipelines.streaming.errors import CanceledError
+from pipelines.streaming.errors import CanceledError, TerminalError
+from pipelines.streaming.run.engine import QueryServer
 from pipelines.streaming.secret import Secret
 from resources.engine.settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from resources.engine.warm.attachment import Attachment
 
 
 class SparkEngine:
@@ -29,6 +32,7 @@ class SparkEngine:
         self._lock = Lock()
         self._start_aborted = False
         self._older: set[int] = set()
+        self._attachment: Attachment | None = None
 
     def root(self) -> "SparkSession":
         """Return the session that a user's own batch code shares.
@@ -37,8 +41,11 @@ class SparkEngine:
             ConfigurationError: There is no suitable Java, the jars are not available, or a variable that holds
                 a secret is not set.
             CanceledError: The start was aborted.
+            TerminalError: Somebody stopped the warm server.
         """
         with self._lock:  # a second stream must not start Spark again after the first start was aborted
+            if self._attachment is not None and self._attachment.ended.is_set():
+                self._forget(self._attachment)
             if self._root is None:
                 self._root = self._first()
             return self._root
@@ -46,9 +53,15 @@ class SparkEngine:
     def new(self) -> "SparkSession":
         """Return a session with its own confs and temporary views."""
         root = self.root()
-        if self.settings.mode == "connect":
+        if self.settings.mode in ("connect", "warm"):
             return self._connect()
         return root.newSession()
+
+    def server(self) -> QueryServer | None:
+        """Return the warm server that runs the queries of this process; None if there is none."""
+        if self._attachment is None:
+            return None
+        return QueryServer(self._attachment.record.jvm_pid, self._attachment.file)
 
     def default_partitions(self) -> int:
         """Return the shuffle partitions of a query without a setting: the target's, else one per core, 2 to 8.
@@ -74,9 +87,12 @@ class SparkEngine:
     def stop(self) -> None:
         """End the application, or disconnect from the server."""
         with self._lock:
-            if self._root is not None:
+            attachment, self._attachment = self._attachment, None
+            if self._root is not None and not (attachment is not None and attachment.ended.is_set()):
                 self._root.stop()
-                self._root = None
+            self._root = None
+            if attachment is not None:
+                attachment.close()
 
     def _first(self) -> "SparkSession":
         if self._start_aborted:
@@ -86,7 +102,9 @@ class SparkEngine:
 
         silence_query_contexts()
         try:
-            return self._connect() if self.settings.mode == "connect" else self._start()
+            if self.settings.mode == "warm":
+                self._attach()
+            return self._connect() if self.settings.mode in ("connect", "warm") else self._start()
         except Exception:
             if self._start_aborted:
                 raise CanceledError from None
@@ -100,12 +118,43 @@ class SparkEngine:
 
         return start(self.settings)
 
+    def _attach(self) -> None:
+        from resources.engine.java import require_java
+
+        require_java()
+        from resources.engine.warm.attachment import attach
+
+        self._attachment = attach(self.settings, aborted=lambda: self._start_aborted)
+
+    def _forget(self, attachment: "Attachment") -> None:
+        """Forget a server that has ended, so that the next session has another one.
+
+        Raises:
+            TerminalError: Somebody stopped it.
+            TransientError: A part of it still lives.
+        """
+        from resources.engine.warm.stop import wait_until_ended
+
+        server = self.settings.server
+        if attachment.was_told_to_stop or server is None:
+            raise TerminalError(
+                "the warm server was stopped during this run.",
+                fix="run it again; the next run starts a server and continues where this one stopped.",
+            )
+        wait_until_ended(server, attachment.record)  # its queries may write as long as its JVM lives
+        self._root = self._attachment = None
+
     def _connect(self) -> "SparkSession":
         from pyspark.sql import SparkSession
 
-        remote = self.settings.remote
+        remote = self._attachment.address if self._attachment is not None else self.settings.remote
         address = remote.reveal() if isinstance(remote, Secret) else remote or ""
-        return SparkSession.builder.remote(address).config("spark.sql.session.timeZone", "UTC").create()
+        session = SparkSession.builder.remote(address).config("spark.sql.session.timeZone", "UTC").create()
+        if self._attachment is not None:
+            from resources.engine.warm.retries import WhileServed
+
+            session.client.set_retry_policies([WhileServed(self._attachment.ended)])
+        return session
 
 
 def _spark_processes() -> Iterator[psutil.Process]:

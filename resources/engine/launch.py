@@ -50,7 +50,7 @@ def application_confs(settings: SparkSettings) -> dict[str, str]:
         "spark.redaction.regex": f"(?i){REDACTED_WORDS}",
         **(
             {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-            if settings.mode == "local"
+            if settings.mode in ("local", "warm")
             else {}
         ),
         **given,
@@ -69,13 +69,17 @@ def start(settings: SparkSettings) -> "SparkSession":
     Raises:
         ConfigurationError: A variable that holds a secret is not set, or the jars are not available.
     """
+    return start_with(application_confs(settings))
+
+
+def start_with(confs: Mapping[str, str]) -> "SparkSession":
+    """Start Spark in this process with these confs and return its first session."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     # Python workers must run this very Python; otherwise a stateful processor fails without an error message.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    confs = application_confs(settings)
     if SparkContext._gateway is None:  # noqa: SLF001 - a builder would put its confs on the command line
         with _read_by_spark_submit(confs), jvm_stderr() as stderr:
             gateway = launch_gateway(popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]

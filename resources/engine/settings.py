@@ -3,11 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Literal
 
 from pipelines.streaming.secret import Secret, is_secret, literal_fault
+from resources.engine.warm.home import ServerHome
 
-SparkMode = Literal["local", "connect", "cluster"]
+SparkMode = Literal["local", "warm", "connect", "cluster"]
+IDLE_TIMEOUT = timedelta(minutes=10)
 
 # The parameters of a Connect address: sc://host:15002/;token=...;user_id=me
 _PARAMETER = re.compile(r"(?<=;)([^=;]+)=([^;]*)")
@@ -18,11 +21,14 @@ class SparkSettings:
     """Where Spark runs.
 
     Attributes:
-        mode: `local` (a JVM inside this process), `connect` (a Spark Connect server) or `cluster`.
-        master: The master of `local` and `cluster`: `local[*]`, `spark://host:7077`, `yarn`, `k8s://...`.
+        mode: `local` (a JVM inside this process), `warm` (a server on this machine that later runs share), `connect`
+            (a Spark Connect server elsewhere) or `cluster`.
+        master: The master of `local`, `warm` and `cluster`: `local[*]`, `spark://host:7077`, `yarn`, `k8s://...`.
         remote: The server of `connect`: `sc://host:15002`.
         driver_memory: Memory of the driver's JVM.
         shuffle_partitions: Partitions of new stateful queries; None: one per core, 2 to 8.
+        idle_timeout: How long the server of `warm` waits for the next run; None: 10 minutes.
+        server: Where the server of `warm` is; None in all other modes.
         conf: Further Spark confs of the whole application.
     """
 
@@ -31,6 +37,8 @@ class SparkSettings:
     remote: str | Secret | None = None
     driver_memory: str = "1g"
     shuffle_partitions: int | None = None
+    idle_timeout: timedelta | None = None
+    server: ServerHome | None = None
     conf: Mapping[str, str | Secret] = field(default_factory=dict)
 
 

@@ -8,9 +8,11 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from pipelines.streaming.durations import flag_duration
 from pipelines.streaming.errors import ConfigurationError, DefinitionError
 from pipelines.streaming.names import valid_feed_name
 from pipelines.streaming.secret import Secret, is_secret
@@ -183,6 +185,7 @@ def _spark(table: Table) -> SparkSettings:
             remote=_remote(table),
             driver_memory=table.string("driver_memory", pattern=r"[1-9][0-9]*[kKmMgGtT]", example="2g"),
             shuffle_partitions=table.integer("shuffle_partitions"),
+            idle_timeout=_idle_timeout(table),
         ),
         conf=_given(**{key: confs.secret(key) if is_secret(key) else confs.scalar(key) for key in confs}),
     )
@@ -193,7 +196,23 @@ def _spark(table: Table) -> SparkSettings:
         table.fault("master", "is missing, and mode 'cluster' needs it: spark://host:7077, yarn or k8s://...")
     if settings.mode != "connect" and settings.remote:
         table.fault("remote", "is for mode 'connect'")
+    if settings.mode != "warm" and settings.idle_timeout is not None:
+        table.fault("idle_timeout", "is for mode 'warm'")
     return settings
+
+
+def _idle_timeout(table: Table) -> timedelta | None:
+    value = table.string("idle_timeout")
+    if value is None:
+        return None
+    try:
+        length = flag_duration(value, what="idle_timeout")
+    except DefinitionError:
+        length = timedelta(0)
+    if not length:
+        table.fault("idle_timeout", f"is {value!r}; write a length of time like '10 minutes' or '2h'")
+        return None
+    return length
 
 
 def _remote(table: Table) -> str | Secret | None:

@@ -6,7 +6,7 @@ to last: a flag, `TIDEMILL_TARGET`, tidemill.toml, the default `dev`.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pipelines.streaming.errors import ConfigurationError
@@ -15,6 +15,7 @@ from pipelines.streaming.stream import Stream
 from pipelines.streaming.target import KafkaCluster, Target, did_you_mean
 from resources.alerts.settings import AlertSettings
 from resources.engine.settings import SparkSettings
+from resources.engine.warm.home import ServerHome
 from resources.target.config import (
     DEFAULT_CLUSTER,
     FILE_NAME,
@@ -48,6 +49,11 @@ class ResolvedTarget(Target):
     automation: bool = False
     alerts: AlertSettings | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def server(self) -> ServerHome:
+        """Where the warm server of this target is, whether there is one or not."""
+        return ServerHome.of(target=self.name, config=self.config, lake=self.lake.root)
 
     def pipelines(self) -> LoadedPipelines:
         """Import the pipelines that tidemill.toml names; one that fails is a value, not an exception."""
@@ -138,7 +144,7 @@ def resolve(
         default_binding = path.parent / ".tidemill" / "landing"
     if lake is not None:
         origins["lake"] = "flag --lake"
-    return ResolvedTarget(
+    resolved = ResolvedTarget(
         name=name,
         lake=_lake(lake, start) if lake is not None else _lake_of(name, entry, path.parent),
         spark=entry.spark,
@@ -151,6 +157,9 @@ def resolve(
         default_binding=default_binding,
         origins={**origins, "pipelines": FILE_NAME},
     )
+    if entry.spark.mode != "warm":
+        return resolved
+    return replace(resolved, spark=replace(entry.spark, server=resolved.server))
 
 
 def _name(flag: str | None, environ: Mapping[str, str], config: Config) -> tuple[str, str]:

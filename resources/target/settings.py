@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from datetime import timedelta
 
+from pipelines.streaming.durations import written
 from pipelines.streaming.secret import MASK, is_secret
 from pipelines.streaming.target import KafkaCluster
 from resources.alerts.settings import AlertSettings
@@ -38,5 +40,10 @@ def shown(prefix: str, value: SparkSettings | KafkaCluster | AlertSettings) -> I
             if entry is not None and entry != ():
                 name = ".".join(part for part in (prefix, field.name, key) if part)
                 literal_secret = isinstance(entry, str) and is_secret(key or field.name)
-                text = ", ".join(entry) if isinstance(entry, tuple) else str(entry)
-                yield name, MASK if literal_secret else text
+                yield name, MASK if literal_secret else _text(entry)
+
+
+def _text(entry: object) -> str:
+    if isinstance(entry, tuple):
+        return ", ".join(entry)
+    return written(entry) if isinstance(entry, timedelta) else str(entry)

@@ -367,11 +367,19 @@ def test_variables_of_other_targets_are_not_needed(tmp_path):
         ("targets = 1", "targets must be a table"),
         (
             "[targets.x.spark]\nmode = 'clusterr'",
-            "mode is 'clusterr'; it is one of local, connect, cluster. Did you",
+            "mode is 'clusterr'; it is one of local, warm, connect, cluster. Did you",
         ),
         ("[targets.x.spark]\nmode = 'connect'", "targets.x.spark.remote is missing"),
         ("[targets.x.spark]\nmode = 'cluster'", "targets.x.spark.master is missing"),
         ("[targets.x.spark]\nremote = 'sc://h'", "targets.x.spark.remote is for mode 'connect'"),
+        (
+            "[targets.x.spark]\nidle_timeout = '1 hour'",
+            "targets.x.spark.idle_timeout is for mode 'warm'",
+        ),
+        (
+            "[targets.x.spark]\nmode = 'warm'\nidle_timeout = 'soon'",
+            "targets.x.spark.idle_timeout is 'soon'; write a length of time like '10 minutes'",
+        ),
         ("[targets.x.spark]\nshuffle_partitions = true", "shuffle_partitions must be an integer"),
         ("[targets.x.spark]\ndriver_memory = '1 GB'", "driver_memory is '1 GB'; write it like '2g'"),
         ("[targets.x.spark.conf]\nspark.a = 1", "targets.x.spark.conf.spark must be a string"),

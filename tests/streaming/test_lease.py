@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
-from threading import Thread
+from threading import Thread, Timer
 
 import pytest
 
@@ -24,7 +24,8 @@ from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import lease
 from tests.leases import held
 held = lease.take(Path(sys.argv[1]), StreamName("shop", "orders"), "first")
-if len(sys.argv) > 2: held.record_jvm(int(sys.argv[2]))
+attachment = Path(sys.argv[3]) if len(sys.argv) > 3 else None
+if len(sys.argv) > 2: held.record_jvm(int(sys.argv[2]), attachment=attachment)
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -161,3 +162,29 @@ def test_another_process_with_the_pid_of_the_jvm_is_not_the_jvm(tmp_path):
     record["jvm_started"] -= 1000
     (tmp_path / "1.json").write_text(json.dumps(record))
     assert lease.holder_of(tmp_path) is None
+
+
+def test_a_killed_client_of_a_warm_server_is_followed_when_its_queries_have_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "SERVER_GRACE_SECONDS", 0.2)
+    folder, attachment = tmp_path / "lease", tmp_path / "attached"
+    attachment.touch()
+    holder = another_process(folder, str(os.getpid()), str(attachment))
+    with pytest.raises(LeaseHeldError, match="stop it first"):
+        lease.take(folder, STREAM, "second")
+    kill(holder)
+    with pytest.raises(LeaseHeldError, match=r"has not stopped its query yet.*tidemill engine stop"):
+        lease.take(folder, STREAM, "second")
+    monkeypatch.setattr(lease, "SERVER_GRACE_SECONDS", 30.0)
+    Timer(0.5, attachment.unlink).start()
+    lease.take(folder, STREAM, "second").release()
+    assert not attachment.exists()
+
+
+def test_a_killed_client_of_a_killed_warm_server_is_followed_at_once(tmp_path):
+    server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    attachment = tmp_path / "attached"
+    attachment.touch()
+    kill(another_process(tmp_path / "lease", str(server.pid), str(attachment)))
+    kill(server)
+    server.wait()
+    lease.take(tmp_path / "lease", STREAM, "second").release()

@@ -61,6 +61,9 @@ class NoSessions:
     def new(self):
         raise AssertionError("a session was asked for")
 
+    def server(self):
+        raise AssertionError("a session was asked for")
+
     def default_partitions(self):
         raise AssertionError("a session was asked for")
 

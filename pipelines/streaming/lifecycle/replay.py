@@ -29,7 +29,8 @@ from pipelines.streaming.names import MAIN_SINK
 from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.records.manifest import Manifest
 from pipelines.streaming.records.operation import Operation, new_operation, unfinished_error
-from pipelines.streaming.run import classic, query, tables
+from pipelines.streaming.run import query, tables
+from pipelines.streaming.run.engine import record_jvm
 from pipelines.streaming.run.failure import translated
 from pipelines.streaming.run.pause import pause_point
 from pipelines.streaming.run.preconditions import check_records
@@ -154,7 +155,7 @@ class _Replaying:
         if lease is None:
             verdict = verdict_of(rows)
             return self._replay(verdict, effects_of(self.stream, verdict, readers))
-        lease.record_jvm(classic.jvm_pid(self._spark))
+        record_jvm(lease, self.engine, self._spark)
         operation = new_operation(
             KIND, {}, command=f"tidemill quarantine replay {self.stream.name}", decided=decided
         )
@@ -195,7 +196,7 @@ class _Replaying:
             ),
         )
         if lease is not None:
-            lease.record_jvm(classic.jvm_pid(self._spark))
+            record_jvm(lease, self.engine, self._spark)
             carry_out(self._records, operation, self._steps(operation), lease)
         return self._replay(verdict, effects, operation)
 

@@ -2,8 +2,8 @@
 
 `<control>/lease/<epoch>.json` is created exclusively, so exactly one process gets an epoch. The highest epoch
 holds the lease. A lease whose process and JVM have ended on this boot is taken over at once, any other when its
-heartbeat is too old. Before each write the holder checks that its epoch is still the highest; Delta's
-transaction is the last line of defence.
+heartbeat is too old. The JVM of a warm server outlives its clients: there their queries must have stopped. Before
+each write the holder checks that its epoch is still the highest; Delta's transaction is the last line of defence.
 """
 
 import json
@@ -28,6 +28,8 @@ HEARTBEAT_SECONDS = 10.0
 TIMEOUT_SECONDS = 60.0
 # A JVM ends about half a second after the Python process that started it.
 JVM_GRACE_SECONDS = 5.0
+# A warm server stops the queries of a client that was killed; a commit in progress is not interrupted.
+SERVER_GRACE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,10 @@ class Holder:
         boot_id: The boot of that host and the process namespace: a process id means something only within.
         pid: The Python process.
         pid_started: When that process started, seconds since the epoch.
-        jvm_pid: The JVM it started, once there is one.
+        jvm_pid: The JVM that runs its queries, once there is one.
         jvm_started: When that JVM started, seconds since the epoch.
+        attachment: With a warm server, whose JVM outlives the holder, the file that the server removes when the
+            holder's queries have stopped.
         since: When the lease was taken, ISO-8601 UTC.
         heartbeat: The last sign of life, seconds since the epoch.
         released: Whether the holder has finished.
@@ -54,6 +58,7 @@ class Holder:
     pid_started: float
     jvm_pid: int | None = None
     jvm_started: float | None = None
+    attachment: str | None = None
     since: str
     heartbeat: float
     released: bool = False
@@ -115,13 +120,20 @@ class Lease:
         """
         assert_highest(self._folder, self.stream, self.epoch)
 
-    def record_jvm(self, pid: int | None) -> None:
-        """Record the JVM that works for this run, so that others can see whether it has ended, too."""
+    def record_jvm(self, pid: int | None, *, attachment: Path | None = None) -> None:
+        """Record the JVM that works for this run, so that others can see whether it has ended, too.
+
+        Args:
+            pid: The JVM.
+            attachment: With a warm server, the file that it removes when the queries of this process have stopped.
+        """
         started = None
         if pid is not None:
             with suppress(psutil.Error):
                 started = psutil.Process(pid).create_time()
-        self._write(jvm_pid=pid, jvm_started=started)
+        self._write(
+            jvm_pid=pid, jvm_started=started, attachment=None if attachment is None else str(attachment)
+        )
 
     def release(self) -> None:
         """Release the lease. The stream's query must have stopped by then."""
@@ -199,6 +211,12 @@ def take(folder: Path, stream: StreamName, run_id: str) -> Lease:
 
 
 def _held_by(stream: StreamName, holder: Holder) -> LeaseHeldError:
+    if holder.attachment is not None and not _python_alive(holder):
+        return LeaseHeldError(
+            f"{holder} has ended, and the warm server (process {holder.jvm_pid}) has not stopped its query yet.",
+            stream=stream,
+            fix="wait a minute and run it again; or stop the server: tidemill engine stop.",
+        )
     return LeaseHeldError(
         f"{holder} holds the lease of this stream.",
         stream=stream,
@@ -208,7 +226,8 @@ def _held_by(stream: StreamName, holder: Holder) -> LeaseHeldError:
 
 def _alive_after_grace(holder: Holder) -> bool:
     """Return whether the holder is alive; a JVM that is ending with its process gets a moment."""
-    deadline = time.monotonic() + JVM_GRACE_SECONDS
+    grace = JVM_GRACE_SECONDS if holder.attachment is None else SERVER_GRACE_SECONDS
+    deadline = time.monotonic() + grace
     while _alive(holder):
         if _python_alive(holder) or time.monotonic() > deadline:
             return True
@@ -232,6 +251,8 @@ def _python_alive(holder: Holder) -> bool:
 
 
 def _jvm_alive(holder: Holder) -> bool:
+    if holder.attachment is not None and not Path(holder.attachment).exists():
+        return False
     return holder.jvm_pid is not None and _same_process(holder.jvm_pid, holder.jvm_started)
 
 

@@ -1,9 +1,28 @@
 """Engine: where a run gets its Spark sessions from."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from pipelines.streaming.run import classic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pipelines.streaming.records.lease import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class QueryServer:
+    """A server on this machine that runs the queries of this process and outlives it.
+
+    Attributes:
+        jvm_pid: Its JVM.
+        attachment: A file that the server removes when all queries of this process have stopped.
+    """
+
+    jvm_pid: int
+    attachment: Path
 
 
 class Engine(Protocol):
@@ -12,8 +31,20 @@ class Engine(Protocol):
     def new(self) -> "SparkSession":
         """Return a session with confs and temporary views of its own."""
 
+    def server(self) -> QueryServer | None:
+        """Return the server on this machine that runs the queries; None if they end with this process."""
+
     def default_partitions(self) -> int:
         """Return the shuffle partitions of a query that does not declare any."""
 
     def abort_start(self) -> None:
         """Keep Spark from starting, now and later; do nothing once it has started."""
+
+
+def record_jvm(lease: "Lease", engine: Engine, spark: "SparkSession") -> None:
+    """Record in a lease where its holder's queries run, so that others can see whether they have ended, too."""
+    server = engine.server()
+    if server is None:
+        lease.record_jvm(classic.jvm_pid(spark))
+    else:
+        lease.record_jvm(server.jvm_pid, attachment=server.attachment)

@@ -37,7 +37,7 @@ from pipelines.streaming.run import (
     rewound,
     tables,
 )
-from pipelines.streaming.run.engine import Engine
+from pipelines.streaming.run.engine import Engine, record_jvm
 from pipelines.streaming.run.guard import check_edges
 from pipelines.streaming.run.lineage import Lineage
 from pipelines.streaming.run.live import Live, expected_batches
@@ -144,7 +144,7 @@ class StreamRun:
         confs = self.stream.query.confs(self.engine.default_partitions())
         for key, value in confs.items():
             spark.conf.set(key, value)
-        self.lease.record_jvm(classic.jvm_pid(spark))
+        record_jvm(self.lease, self.engine, spark)
         classic.use_scheduler_pool(spark, str(self.stream.name))
         lake, before = self.target.lake, self._snapshot.tail
         self._sources = new_readers.with_starts(self.stream, lake, before, self.plan.sources)

@@ -1,0 +1,129 @@
+"""The warm server: a program that keeps Spark Connect running on loopback until nobody has used it for a while.
+
+`python -m resources.engine.warm.server FOLDER ROOT TARGET LOCK`, with the confs on standard input; `launch.py` next
+to it starts it. Its JVM is a child that ends with it, and it ends when its JVM does.
+"""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from pipelines.streaming.secret import MASK
+from resources.engine.warm.clients import Clients, ClientServer
+from resources.engine.warm.home import ServerHome
+from resources.engine.warm.record import ServerRecord
+from resources.engine.warm.settings import described
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of Spark's variable
+POLL_SECONDS = 0.5
+STOP_SECONDS = 120.0
+# Spark gives a Python worker 15 s to connect, which it can need while other workers start.
+WORKER_SECONDS = "60"
+
+CONNECT_CONFS = {
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.connect.grpc.binding.port": "0",
+    # A client that is silent during a long batch keeps its sessions: they are closed when it goes.
+    "spark.connect.session.manager.defaultSessionTimeout": "-1",
+    "spark.python.authenticate.socketTimeout": f"{WORKER_SECONDS}s",
+}
+
+
+def main() -> None:
+    """Run the server until it is stopped, idle, or without its JVM."""
+    folder, root, target, lock = sys.argv[1:]
+    os.set_inheritable(int(lock), False)  # held by this process alone, and released when it ends
+    home = ServerHome(target, Path(root), Path(folder))
+    start = json.load(sys.stdin)
+    token = secrets.token_urlsafe(32)
+    _log_without(token, home.log)
+    os.environ |= {TOKEN_VARIABLE: token, "SPARK_AUTH_SOCKET_TIMEOUT": WORKER_SECONDS}
+    spark = _start(start["confs"])
+    _serve(home, spark, token, start["confs"], start["idle_timeout"])
+
+
+def _start(confs: Mapping[str, str]) -> "SparkSession":
+    from resources.engine.launch import start_with
+
+    return start_with({**confs, **CONNECT_CONFS})
+
+
+def _serve(
+    home: ServerHome, spark: "SparkSession", token: str, confs: Mapping[str, str], idle_timeout: float
+) -> None:
+    from resources.engine.warm.sessions import ConnectSessions
+
+    jvm = _jvm_of(spark)
+    sessions = ConnectSessions(spark)
+    clients = Clients(token, home.attached, sessions)
+    clients.set_idle_timeout(idle_timeout)
+    server = ClientServer(clients)
+    server.serve_in_background()
+    signal.signal(signal.SIGTERM, lambda *_: clients.stopping.set())
+    home.write_private(home.token_file, token)
+    ServerRecord(
+        pid=os.getpid(),
+        jvm_pid=jvm.pid,
+        spark_port=sessions.port,
+        control_port=server.server_address[1],
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        settings=described(confs, token),
+    ).write(home)
+    while not clients.stopping.wait(POLL_SECONDS):
+        if jvm.poll() is not None:
+            sys.stderr.write(f"The JVM ended with status {jvm.returncode}.\n")
+            os._exit(1)  # its threads wait for answers of a JVM that has ended
+        clients.stop_when_idle()
+    deadline = time.monotonic() + STOP_SECONDS
+    while clients.count and time.monotonic() < deadline and jvm.poll() is None:
+        time.sleep(POLL_SECONDS / 10)
+    home.record_file.unlink(missing_ok=True)
+    home.token_file.unlink(missing_ok=True)
+    jvm.stdin.close()  # what tells the JVM to end
+    try:
+        jvm.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
+    os._exit(0)
+
+
+def _jvm_of(spark: "SparkSession") -> Any:
+    return spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - it has no public name
+
+
+def _log_without(token: str, log: Path) -> None:
+    """Send the output of this process and its children to the log, without the token.
+
+    A Python worker prints its address at its start, and the token is a part of it.
+    """
+    reader, writer = os.pipe()
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for standard in (1, 2):
+        os.dup2(writer, standard)
+    os.close(writer)
+    hidden, shown = token.encode(), MASK.encode()
+
+    def copy() -> None:
+        with os.fdopen(reader, "rb") as lines:
+            for line in lines:
+                os.write(descriptor, line.replace(hidden, shown))
+
+    Thread(target=copy, name="log", daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

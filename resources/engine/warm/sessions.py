@@ -1,0 +1,84 @@
+"""The Spark Connect sessions inside a warm server: the one module that uses internals of the service."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+# A commit of Delta is not interrupted, and a large one on a slow disk takes seconds.
+CLOSE_SECONDS = 110.0
+_POLL_SECONDS = 0.1
+_SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService$"
+
+
+class ConnectSessions:
+    """The sessions of all clients, reached through the server's own classic session.
+
+    Args:
+        spark: That session.
+    """
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - the service has no public API in its JVM
+        self._service: Any = getattr(getattr(self._jvm, _SERVICE), "MODULE$")
+
+    @property
+    def port(self) -> int:
+        """The port of the service."""
+        return int(self._service.localPort())
+
+    def close(self, client: str) -> None:
+        """Close the sessions of a client; return when none of its queries can write any more.
+
+        Raises:
+            TimeoutError: A query or an operation does not stop.
+        """
+        operations = set(self._operations(client))
+        classic = []
+        for key, session in self._sessions(client):
+            classic.append(session)
+            operations |= set(self._operations(client))
+            self._service.sessionManager().closeSession(key, False)
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while self._still_working(classic, operations):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"still working after {CLOSE_SECONDS:.0f} s")
+            time.sleep(_POLL_SECONDS)
+
+    def _still_working(self, sessions: list[Any], operations: set[str]) -> bool:
+        active = [query for session in sessions for query in session.streams().active()]
+        for query in active:  # one that was starting when its session was closed
+            query.stop()
+        return bool(active) or any(
+            name.endswith(f"opId={operation}") for name in self._threads() for operation in operations
+        )
+
+    def _sessions(self, client: str) -> "Iterator[tuple[Any, Any]]":
+        """Yield the key and the classic session of each session of a client."""
+        manager = self._service.sessionManager()
+        for info in _each(manager.listActiveSessions()):
+            if info.userId() == client:
+                holder = manager.getIsolatedSessionIfPresent(info.key())
+                if holder.isDefined():
+                    yield info.key(), holder.get().session()
+
+    def _operations(self, client: str) -> "Iterator[str]":
+        """Yield the operations of a client that are running."""
+        running = self._service.listActiveExecutions()
+        if running.isRight():
+            for info in _each(running.toOption().get()):
+                if info.userId() == client:
+                    yield str(info.operationId())
+
+    def _threads(self) -> list[str]:
+        """Return the names of the threads that work for clients: an interrupted operation ends with its thread."""
+        threads = self._jvm.java.lang.Thread.getAllStackTraces().keySet()
+        return [str(thread.getName()) for thread in threads]
+
+
+def _each(sequence: Any) -> "Iterator[Any]":
+    """Yield the members of a Scala sequence."""
+    return (sequence.apply(position) for position in range(sequence.size()))
