@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import psutil
 
@@ -33,6 +34,7 @@ class SparkEngine:
         self._start_aborted = False
         self._older: set[int] = set()
         self._attachment: Attachment | None = None
+        self._attached: WeakSet[Any] = WeakSet()
 
     def root(self) -> "SparkSession":
         """Return the session that a user's own batch code shares.
@@ -136,12 +138,15 @@ class SparkEngine:
         from resources.engine.warm.stop import wait_until_ended
 
         server = self.settings.server
-        if attachment.was_told_to_stop or server is None:
+        if attachment.was_stopped or server is None:
             raise TerminalError(
                 "the warm server was stopped during this run.",
                 fix="run it again; the next run starts a server and continues where this one stopped.",
             )
         wait_until_ended(server, attachment.record)  # its queries may write as long as its JVM lives
+        for session in list(self._attached):  # one that is not stopped stays pyspark's active session
+            session.release_session_on_close = False  # there is nobody to release it
+            session.stop()
         self._root = self._attachment = None
 
     def _connect(self) -> "SparkSession":
@@ -154,6 +159,7 @@ class SparkEngine:
             from resources.engine.warm.retries import WhileServed
 
             session.client.set_retry_policies([WhileServed(self._attachment.ended)])
+            self._attached.add(session)
         return session
 
 

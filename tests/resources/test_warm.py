@@ -44,15 +44,15 @@ def eventually(condition):
 
 
 def test_another_lake_target_file_or_host_has_another_server(tmp_path, monkeypatch):
-    place = {"target": "dev", "config": tmp_path / "tidemill.toml", "lake": tmp_path / "lake"}
+    same = {"target": "dev", "config": tmp_path / "tidemill.toml", "lake": tmp_path / "lake"}
     homes = [
-        ServerHome.of(**place),
-        ServerHome.of(**place | {"target": "prod"}),
-        ServerHome.of(**place | {"config": tmp_path / "other" / "tidemill.toml"}),
-        ServerHome.of(**place | {"lake": tmp_path / "other"}),
+        ServerHome.of(**same),
+        ServerHome.of(**same | {"target": "prod"}),
+        ServerHome.of(**same | {"config": tmp_path / "other" / "tidemill.toml"}),
+        ServerHome.of(**same | {"lake": tmp_path / "other"}),
     ]
     monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
-    homes.append(ServerHome.of(**place))
+    homes.append(ServerHome.of(**same))
     assert len({home.folder for home in homes}) == len(homes)
 
 
@@ -149,7 +149,7 @@ def test_a_stop_is_refused_while_a_run_is_attached_unless_it_is_forced(home, ser
     assert not answer_to(home, running(home), "stop", force=False)["ok"]
     assert not served.stopping.is_set()
     assert answer_to(home, running(home), "stop", force=True)["ok"]
-    assert connection.recv(1), "the client is told, and does not start another server"
+    assert connection.recv(1), "the client knows it, and does not start another server"
     connection.close()
     eventually(lambda: not served.count)
     assert len(served.sessions.closed) == 1

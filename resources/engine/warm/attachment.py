@@ -29,14 +29,14 @@ class Attachment:
         file: The file that the server removes when all queries of this process have stopped.
         address: The address of Spark Connect, with the token.
         ended: Set when the server has ended, or is ending.
-        was_told_to_stop: Whether somebody stopped the server.
+        was_stopped: Whether somebody stopped the server.
     """
 
     record: ServerRecord
     file: Path
     address: str
     ended: Event = field(default_factory=Event)
-    was_told_to_stop: bool = False
+    was_stopped: bool = False
     _connection: socket.socket | None = None
 
     def watch(self, connection: socket.socket) -> None:
@@ -46,7 +46,7 @@ class Attachment:
         Thread(target=self._watch, args=(connection,), name="warm server", daemon=True).start()
 
     def close(self) -> None:
-        """Tell the server that this process needs it no more."""
+        """End the attachment: this process needs the server no more."""
         if self._connection is not None:
             with suppress(OSError):
                 self._connection.shutdown(socket.SHUT_RDWR)
@@ -54,7 +54,7 @@ class Attachment:
 
     def _watch(self, connection: socket.socket) -> None:
         with suppress(OSError):
-            self.was_told_to_stop = bool(connection.recv(1))
+            self.was_stopped = bool(connection.recv(1))
         self.ended.set()
 
 
@@ -79,8 +79,8 @@ def attach(settings: SparkSettings, *, aborted: Callable[[], bool]) -> Attachmen
     for _ in range(_ATTEMPTS):
         record = ready_server(home, confs, idle_timeout=idle_timeout, aborted=aborted)
         try:
-            if found := _differences(home, record, confs):
-                _replace(home, record, found)
+            if different := _differences(home, record, confs):
+                _replace(home, record, different)
                 continue
             answer, connection = ask(home, record, "attach", pid=os.getpid(), idle_timeout=idle_timeout)
             if answer["ok"]:
@@ -100,7 +100,7 @@ def _differences(home: ServerHome, record: ServerRecord, confs: Mapping[str, str
     return differences(record.settings, described(confs, token_of(home)))
 
 
-def _replace(home: ServerHome, record: ServerRecord, found: tuple[Difference, ...]) -> None:
+def _replace(home: ServerHome, record: ServerRecord, different: tuple[Difference, ...]) -> None:
     """Stop a server with other settings, so that another one is started in its place.
 
     Raises:
@@ -110,7 +110,7 @@ def _replace(home: ServerHome, record: ServerRecord, found: tuple[Difference, ..
     if clients:
         processes = ", ".join(str(client["pid"]) for client in clients)
         raise ConfigurationError(
-            f"The warm server of target {home.target!r} has other settings: {'; '.join(map(str, found))}. It is in "
+            f"The warm server of target {home.target!r} has other settings: {'; '.join(map(str, different))}. It is in "
             f"use by process {processes}.",
             lost="No data was lost.",
             fix=f"wait until it is free, or stop it: tidemill engine stop --target {home.target}",

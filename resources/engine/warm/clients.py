@@ -22,7 +22,7 @@ from uuid import uuid4
 FIRST_LINE_SECONDS = 10.0
 POLL_SECONDS = 0.2
 STOPPED = b"stopped\n"
-"""What a client reads when the server ends as it was told to; when the server was killed, it reads nothing."""
+"""What a client reads when the server ends because it was asked to; when the server was killed, it reads nothing."""
 
 
 class Sessions(Protocol):

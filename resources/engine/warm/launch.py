@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 START_SECONDS = 180.0
 POLL_SECONDS = 0.05
 _LOG_LINES = 5
+# pyspark sets them in a process that uses Spark Connect, and everything below it would use that, too.
+_OF_A_CLIENT = {
+    "SPARK_CONNECT_MODE_ENABLED",
+    "SPARK_REMOTE",
+    "SPARK_LOCAL_REMOTE",
+    "SPARK_API_MODE",
+    "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+}
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 _started: list[subprocess.Popen[bytes]] = []
@@ -37,7 +45,7 @@ def server_confs(settings: "SparkSettings") -> dict[str, str]:
     from resources.engine.launch import application_confs
 
     confs = application_confs(settings)
-    # Out of memory, a JVM can go on without some of its threads; a server that has ended is replaced.
+    # Out of memory, a JVM can continue without some of its threads; a server that has ended is replaced.
     return confs | {_JAVA_OPTIONS: f"{confs[_JAVA_OPTIONS]} -XX:+ExitOnOutOfMemoryError"}
 
 
@@ -83,7 +91,7 @@ def _start(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=home.root,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(_import_folders(home.root))},
+        env=_environment(home.root),
         pass_fds=(lock,),
         start_new_session=True,  # it outlives the run, its terminal and an interrupt
     )
@@ -93,6 +101,12 @@ def _start(
             process.stdin.write(json.dumps({"confs": dict(confs), "idle_timeout": idle_timeout}).encode())
             process.stdin.close()
     return process
+
+
+def _environment(root: Path) -> dict[str, str]:
+    """Return the environment of the server: that of this process, which may be a client of an earlier server."""
+    kept = {name: value for name, value in os.environ.items() if name not in _OF_A_CLIENT}
+    return kept | {"PYTHONPATH": os.pathsep.join(_import_folders(root))}
 
 
 def _import_folders(root: Path) -> list[str]:

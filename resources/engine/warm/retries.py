@@ -1,4 +1,4 @@
-"""Retries of Spark Connect that end with the server: Spark's own go on for ten minutes."""
+"""Retries of Spark Connect that end with the server: Spark's own last ten minutes."""
 
 from threading import Event
 

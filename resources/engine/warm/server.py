@@ -4,6 +4,7 @@
 to it starts it. Its JVM is a child that ends with it, and it ends when its JVM does.
 """
 
+import importlib.util
 import json
 import os
 import secrets
@@ -51,8 +52,24 @@ def main() -> None:
     token = secrets.token_urlsafe(32)
     _log_without(token, home.log)
     os.environ |= {TOKEN_VARIABLE: token, "SPARK_AUTH_SOCKET_TIMEOUT": WORKER_SECONDS}
+    os.environ.setdefault("SPARK_HOME", str(_spark_home(home)))
     spark = _start(start["confs"])
     _serve(home, spark, token, start["confs"], start["idle_timeout"])
+
+
+def _spark_home(home: ServerHome) -> Path:
+    """Return a Spark home without pyspark's zip, which Spark puts before everything else a worker imports from.
+
+    A worker then imports the installed pyspark, whose modules are compiled: each query with a foreachBatch function
+    starts one, which has 10 s to be ready.
+    """
+    folder = home.folder / "spark"
+    folder.mkdir(exist_ok=True)
+    (installed,) = importlib.util.find_spec("pyspark").submodule_search_locations  # type: ignore[union-attr,misc]
+    for name in ("bin", "jars"):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(Path(installed) / name)
+    return folder
 
 
 def _start(confs: Mapping[str, str]) -> "SparkSession":
@@ -92,7 +109,7 @@ def _serve(
         time.sleep(POLL_SECONDS / 10)
     home.record_file.unlink(missing_ok=True)
     home.token_file.unlink(missing_ok=True)
-    jvm.stdin.close()  # what tells the JVM to end
+    jvm.stdin.close()  # which ends the JVM
     try:
         jvm.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
