@@ -57,6 +57,16 @@ def test_fields_come_before_the_target():
     assert settings.conf == {"spark.sql.ansi.enabled": "false", "spark.cores.max": "4"}
 
 
+def test_warm_has_one_server_per_target_whoever_asks_for_it(tmp_path):
+    warm = SparkResource(mode="warm").engine.settings
+    assert (warm.mode, warm.server) == ("warm", resolve().server)
+    assert resolve().spark.server is None
+    (tmp_path / "tidemill.toml").write_text(FILE.replace('"connect"\nremote = "sc://server:15002"', '"warm"'))
+    command = resolve("shared").spark
+    assert SparkResource(target=resolve("shared")).engine.settings == command
+    assert command.server not in (None, resolve("shared", lake="other").spark.server, resolve().server)
+
+
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValidationError, match="mode"):
         SparkResource(mode="remote")

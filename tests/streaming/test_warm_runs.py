@@ -47,7 +47,7 @@ class World:
         with (self.folder / f"{time.monotonic_ns()}.out").open("w") as out:
             return subprocess.Popen(
                 [sys.executable, *program, str(self.folder), *names],
-                env=os.environ | {"WARM_FOLDER": str(self.folder)},
+                env=os.environ | {"WARM_FOLDER": str(self.folder), "PYTHONPATH": str(self.folder)},
                 stdout=out,
                 stderr=out,
             )
@@ -125,6 +125,16 @@ def test_two_starters_at_once_and_later_runs_share_one_server(world):
     assert running(world.home) == record
     world.assert_exact("copied")
     world.assert_exact("newest")
+
+
+def test_changed_code_takes_effect_with_the_next_run(world):
+    code = world.folder / "edited_code.py"
+    for suffix in ("first", "later than that"):
+        code.write_text(f"def suffixed(value):\n    return value + {suffix!r}\n")
+        world.arrive((suffix, 0))
+        world.run("edited")
+    table = DeltaTable(world.records("edited").table()).to_pyarrow_table().to_pylist()
+    assert {"firstfirst", "later than thatlater than that"} <= {row["key"] for row in table}
 
 
 @pytest.mark.parametrize("name", ["copied", pytest.param("newest", marks=pytest.mark.campaign)])

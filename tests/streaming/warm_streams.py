@@ -41,6 +41,12 @@ def streams(folder: Path) -> Pipeline:
     def newest(rows):
         return rows.withColumn("key", F.udf(_pause, "string")("key"))
 
+    @pipeline.stream(source=source, sink=DeltaAppend())
+    def edited(rows):
+        from edited_code import suffixed  # a module next to the lake
+
+        return rows.withColumn("key", F.udf(suffixed, "string")("key"))
+
     return pipeline
 
 

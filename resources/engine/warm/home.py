@@ -13,6 +13,7 @@
 import fcntl
 import hashlib
 import os
+import re
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ class ServerHome:
         """Return the home of a target's server: another file, lake or host has another one."""
         identity = "\n".join((str(config.absolute()), target, str(lake), socket.gethostname()))
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
-        return cls(target, config.absolute().parent, cache_root() / "engine" / f"{target}-{digest}")
+        name = re.sub(r"[^\w-]", "_", target)
+        return cls(target, config.absolute().parent, cache_root() / "engine" / f"{name}-{digest}")
 
     @property
     def record_file(self) -> Path:

@@ -40,6 +40,8 @@ CONNECT_CONFS = {
     # A client that is silent during a long batch keeps its sessions: they are closed when it goes.
     "spark.connect.session.manager.defaultSessionTimeout": "-1",
     "spark.python.authenticate.socketTimeout": f"{WORKER_SECONDS}s",
+    # A worker that served an earlier run still has the modules of that time: changed code must take effect.
+    "spark.python.worker.reuse": "false",
 }
 
 

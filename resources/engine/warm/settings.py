@@ -44,7 +44,7 @@ def described(confs: Mapping[str, str], token: str) -> dict[str, str]:
 
     java = find_java()
     versions = {
-        "python": f"{platform.python_version()} at {sys.executable}",
+        "python": f"{platform.python_version()} in {sys.prefix}",
         "pyspark": importlib.metadata.version("pyspark"),
         "java": f"{java.version} at {java.path}" if java else "none",
     }
