@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-WARM_UP = 3
+WARM_UP = 2
 CONFIG = """
 pipelines = ["hops:hops", "pipelines.ads:ads"]
 [targets.local]
@@ -76,6 +76,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--rows", type=int, default=25_000)
+    arguments.add_argument("--only", choices=("hops", "ads"))
     options = arguments.parse_args()
     tidemill = str(Path(sys.executable).with_name("tidemill"))
     with tempfile.TemporaryDirectory() as folder:
@@ -88,8 +89,12 @@ def main() -> None:
         hops["by hand"] = [sys.executable, "-c", BY_HAND, folder]
         ads = {target: [*command, "ads"] for target, command in ours.items()}
         try:
-            measure(root, "three hops", hops, options.rounds, lambda number: rows(root, number, options.rows))
-            measure(root, "ads", ads, options.rounds, lambda number: events(root, tidemill, number))
+            if options.only != "ads":
+                measure(
+                    root, "three hops", hops, options.rounds, lambda number: rows(root, number, options.rows)
+                )
+            if options.only != "hops":
+                measure(root, "ads", ads, options.rounds, lambda number: events(root, tidemill, number))
         finally:
             run([tidemill, "engine", "stop", "--target", "warm", "--yes"], root)
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from resources.engine.warm.home import ServerHome
 
 START_SECONDS = 180.0
+# Spark gives a Python worker 15 s to show who it is, which it can exceed while others start.
+WORKER_SECONDS = "60"
 POLL_SECONDS = 0.05
 _LOG_LINES = 5
 # pyspark sets them in a process that uses Spark Connect, and everything below it would use that, too.
@@ -45,8 +47,19 @@ def server_confs(settings: "SparkSettings") -> dict[str, str]:
     from resources.engine.launch import application_confs
 
     confs = application_confs(settings)
-    # Out of memory, a JVM can continue without some of its threads; a server that has ended is replaced.
-    return confs | {_JAVA_OPTIONS: f"{confs[_JAVA_OPTIONS]} -XX:+ExitOnOutOfMemoryError"}
+    return {
+        **confs,
+        # Out of memory, a JVM can continue without some of its threads; a server that has ended is replaced.
+        _JAVA_OPTIONS: f"{confs[_JAVA_OPTIONS]} -XX:+ExitOnOutOfMemoryError",
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        # A client that is silent during a long batch keeps its sessions: they are closed when it ends.
+        "spark.connect.session.manager.defaultSessionTimeout": "-1",
+        "spark.python.authenticate.socketTimeout": f"{WORKER_SECONDS}s",
+        # A worker that served an earlier run still has the modules of that time: changed code must take effect.
+        "spark.python.worker.reuse": "false",
+    }
 
 
 def ready_server(
@@ -106,7 +119,10 @@ def _start(
 def _environment(root: Path) -> dict[str, str]:
     """Return the environment of the server: that of this process, which may be a client of an earlier server."""
     kept = {name: value for name, value in os.environ.items() if name not in _OF_A_CLIENT}
-    return kept | {"PYTHONPATH": os.pathsep.join(_import_folders(root))}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(_import_folders(root)),
+        "SPARK_AUTH_SOCKET_TIMEOUT": WORKER_SECONDS,
+    }
 
 
 def _import_folders(root: Path) -> list[str]:

@@ -30,19 +30,6 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of Spark's variable
 POLL_SECONDS = 0.5
 STOP_SECONDS = 120.0
-# Spark gives a Python worker 15 s to connect, which it can need while other workers start.
-WORKER_SECONDS = "60"
-
-CONNECT_CONFS = {
-    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-    "spark.connect.grpc.binding.address": "127.0.0.1",
-    "spark.connect.grpc.binding.port": "0",
-    # A client that is silent during a long batch keeps its sessions: they are closed when it goes.
-    "spark.connect.session.manager.defaultSessionTimeout": "-1",
-    "spark.python.authenticate.socketTimeout": f"{WORKER_SECONDS}s",
-    # A worker that served an earlier run still has the modules of that time: changed code must take effect.
-    "spark.python.worker.reuse": "false",
-}
 
 
 def main() -> None:
@@ -53,9 +40,11 @@ def main() -> None:
     start = json.load(sys.stdin)
     token = secrets.token_urlsafe(32)
     _log_without(token, home.log)
-    os.environ |= {TOKEN_VARIABLE: token, "SPARK_AUTH_SOCKET_TIMEOUT": WORKER_SECONDS}
+    os.environ[TOKEN_VARIABLE] = token
     os.environ.setdefault("SPARK_HOME", str(_spark_home(home)))
-    spark = _start(start["confs"])
+    from resources.engine.launch import start_with
+
+    spark = start_with(start["confs"])
     _serve(home, spark, token, start["confs"], start["idle_timeout"])
 
 
@@ -72,12 +61,6 @@ def _spark_home(home: ServerHome) -> Path:
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(Path(installed) / name)
     return folder
-
-
-def _start(confs: Mapping[str, str]) -> "SparkSession":
-    from resources.engine.launch import start_with
-
-    return start_with({**confs, **CONNECT_CONFS})
 
 
 def _serve(

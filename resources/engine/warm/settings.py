@@ -45,6 +45,7 @@ def described(confs: Mapping[str, str], token: str) -> dict[str, str]:
     java = find_java()
     versions = {
         "python": f"{platform.python_version()} in {sys.prefix}",
+        "tidemill": importlib.metadata.version("tidemill"),
         "pyspark": importlib.metadata.version("pyspark"),
         "java": f"{java.version} at {java.path}" if java else "none",
     }
