@@ -104,7 +104,7 @@ class SparkEngine:
 
         silence_query_contexts()
         try:
-            if self.settings.mode == "warm":
+            if self.settings.mode == "warm" and self._attachment is None:
                 self._attach()
             return self._connect() if self.settings.mode in ("connect", "warm") else self._start()
         except Exception:

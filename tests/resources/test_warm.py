@@ -180,6 +180,7 @@ def test_settings_and_versions_are_compared_and_secrets_are_not_shown():
 
 
 def test_a_server_with_other_settings_that_is_in_use_is_refused_with_what_differs(home, served, monkeypatch):
+    monkeypatch.setattr(attachment, "FREE_SECONDS", 0.3)
     monkeypatch.setattr(attachment, "server_confs", lambda _: {"spark.driver.memory": "2g"})
     _, connection = attached(home)
     with pytest.raises(

@@ -215,6 +215,18 @@ def test_the_token_is_on_no_command_line_and_in_no_log(world):
     assert not [path for path in readable if not path.is_symlink() and token.encode() in path.read_bytes()]
 
 
+@pytest.mark.parametrize("parameters", ["", "/;token=wrong"], ids=["none", "wrong"])
+def test_a_client_without_the_token_is_refused(world, parameters):
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    client = SparkConnectClient(f"sc://localhost:{running(world.home).spark_port}{parameters}")
+    try:
+        with pytest.raises(Exception, match="UNAUTHENTICATED"):
+            client._analyze(method="spark_version")
+    finally:
+        client.close()
+
+
 def test_an_idle_server_ends_by_itself(world):
     """The last test of the file: the server ends."""
     record = running(world.home)

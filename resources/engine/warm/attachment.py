@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from resources.engine.warm.settings import Difference, described, differences
 from resources.engine.warm.stop import stop, wait_until_ended
 from resources.engine.warm.wire import ServerEndedError, ask
 
+# A run that has just ended counts as attached until the server has closed its sessions.
+FREE_SECONDS = 5.0
+POLL_SECONDS = 0.1
 _ATTEMPTS = 3
 
 
@@ -106,8 +110,11 @@ def _replace(home: ServerHome, record: ServerRecord, different: tuple[Difference
     Raises:
         ConfigurationError: Runs are attached to it.
     """
-    clients = stop(home, record, force=False)
-    if clients:
+    deadline = time.monotonic() + FREE_SECONDS
+    while clients := stop(home, record, force=False):
+        if time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            continue
         processes = ", ".join(str(client["pid"]) for client in clients)
         raise ConfigurationError(
             f"The warm server of target {home.target!r} has other settings: {'; '.join(map(str, different))}. It is in "
