@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from resources.engine.warm.record import ServerRecord
     from resources.target.resolve import ResolvedTarget
 
+DETACH_SECONDS = 5.0
+
 app = typer.Typer(
     help="Start, show and stop the warm server of a target. Runs start it by themselves when they need it.",
     no_args_is_help=True,
@@ -38,7 +40,9 @@ def start(flags: TargetFlags) -> None:
             f"The Spark of target {target.name!r} has the mode {target.spark.mode!r}, and only 'warm' has a server.",
             fix=f'Write mode = "warm" into [targets.{target.name}.spark] of tidemill.toml.',
         )
-    attach(target.spark, aborted=lambda: False).close()
+    attachment = attach(target.spark, aborted=lambda: False)
+    attachment.close()
+    attachment.ended.wait(DETACH_SECONDS)  # until then the server shows this process as attached
     _report(target, as_json=flags.as_json)
 
 

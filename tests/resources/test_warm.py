@@ -193,6 +193,21 @@ def test_a_server_with_other_settings_that_is_in_use_is_refused_with_what_differ
     connection.close()
 
 
+def test_an_attachment_that_was_closed_is_free_when_it_says_so(home, served, monkeypatch):
+    monkeypatch.setattr(attachment, "server_confs", lambda _: {})
+    server = running(home)
+    replace(server, settings=described({}, "token")).write(home)
+    ours = attachment.attach(SparkSettings(mode="warm", server=home), aborted=lambda: False)
+    assert served.count == 1
+    assert ours.file.exists()
+    assert "token=token" in ours.address
+    ours.close()
+    assert ours.ended.wait(LONG)
+    assert not ours.was_stopped
+    assert not ours.file.exists()
+    assert len(served.sessions.closed) == 1
+
+
 def test_a_server_that_does_not_start_is_reported_with_the_end_of_its_log(home, monkeypatch):
     def fails(home, *_):
         home.folder.joinpath("server.log").write_text("one\nno memory left\n")

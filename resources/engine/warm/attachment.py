@@ -32,7 +32,7 @@ class Attachment:
         record: The server.
         file: The file that the server removes when all queries of this process have stopped.
         address: The address of Spark Connect, with the token.
-        ended: Set when the server has ended, or is ending.
+        ended: Set when the server has ended, is ending, or has closed this attachment.
         was_stopped: Whether somebody stopped the server.
     """
 
@@ -50,14 +50,16 @@ class Attachment:
         Thread(target=self._watch, args=(connection,), name="warm server", daemon=True).start()
 
     def close(self) -> None:
-        """End the attachment: this process needs the server no more."""
+        """End the attachment: this process needs the server no more.
+
+        The server closes the sessions and then the connection, which sets `ended`.
+        """
         if self._connection is not None:
             with suppress(OSError):
-                self._connection.shutdown(socket.SHUT_RDWR)
-            self._connection.close()
+                self._connection.shutdown(socket.SHUT_WR)
 
     def _watch(self, connection: socket.socket) -> None:
-        with suppress(OSError):
+        with connection, suppress(OSError):
             self.was_stopped = bool(connection.recv(1))
         self.ended.set()
 
