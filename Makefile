@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help venv python java jars demo test quick ui lint format reference \
-	campaign changes damage kills bench lock pin-jars clean
+	campaign changes cluster-test damage kills bench lock pin-jars clean
 
 # The first suitable Python; `make demo PYTHON=/path/to/python` names another one.
 IS_SUITABLE = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -54,6 +54,10 @@ reference: $(READY) ## write docs/reference.md from the docstrings
 campaign: java $(READY) ## run the long tests, and ten thousand cases of each hypothesis test
 	$(BIN)/tidemill jars fetch --broker
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
+
+cluster-test: java $(READY) ## run `ads` on a standalone cluster on loopback, and kill its parts
+	$(BIN)/tidemill jars fetch
+	$(BIN)/python -m pytest -m campaign tests/cluster $(ARGS)
 
 changes: java $(READY) ## edit streams, files and tables at random between runs, and compare with plain Python
 	$(BIN)/tidemill jars fetch --broker

@@ -12,7 +12,7 @@ from pipelines.streaming.errors import ConfigurationError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.secret import Secret, is_secret, literal_fault
 from resources.engine.engine import SparkEngine
-from resources.engine.settings import SparkMode, remote_fault
+from resources.engine.settings import SparkMode, SparkSettings, mode_of, remote_fault
 from resources.target.resolve import ResolvedTarget, resolve
 
 if TYPE_CHECKING:
@@ -29,9 +29,11 @@ class SparkResource(LazyPySparkResource):
         target: The target, as `resolve` returns it; None: `TIDEMILL_TARGET`, then the file's default, resolved in
             the process of the run. The config of a run cannot change it: the assets, sensors and checks of a
             code location are about one target.
-        mode: `local`, `warm`, `connect` or `cluster`, instead of the target's.
+        mode: `local`, `warm`, `connect` or `cluster`, instead of the target's; by default what `master` is, if that
+            is given.
         master: The master of `local`, `warm` and `cluster`, instead of the target's.
         remote: The server of `connect`, instead of the target's.
+        parallel: How many streams of a run are side by side, instead of the target's.
         spark_config: Further confs of the application.
     """
 
@@ -40,6 +42,7 @@ class SparkResource(LazyPySparkResource):
     mode: str | None = Field(default=None, pattern="^(local|warm|connect|cluster)$")
     master: str | None = None
     remote: str | None = None
+    parallel: int | None = Field(default=None, ge=1)
 
     _resolved: ResolvedTarget | None = PrivateAttr(default=None)
     _engine: SparkEngine | None = PrivateAttr(default=None)
@@ -84,18 +87,26 @@ class SparkResource(LazyPySparkResource):
                 for key, value in self.spark_config.items()
             }
             remote = Secret(self.remote, "SparkResource: remote") if self.remote else settings.remote
-            mode = cast("SparkMode", self.mode or settings.mode)
+            mode = self._mode(settings)
             self._engine = SparkEngine(
                 replace(
                     settings,
                     mode=mode,
                     master=self.master or settings.master,
                     remote=remote,
+                    parallel=self.parallel or settings.parallel,
                     server=self.resolved_target.server if mode == "warm" else None,
                     conf={**settings.conf, **confs},
                 )
             )
         return self._engine
+
+    def _mode(self, settings: SparkSettings) -> "SparkMode":
+        if self.mode is not None:
+            return cast("SparkMode", self.mode)
+        if self.master is None or settings.mode == "warm":
+            return settings.mode
+        return mode_of(self.master)
 
     @property
     def spark_session(self) -> "SparkSession":

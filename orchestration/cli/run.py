@@ -42,7 +42,10 @@ def run(
     *,
     parallel: Annotated[
         int | None,
-        typer.Option(min=1, help="Streams that run at the same time. Default: one per core, at most 4."),
+        typer.Option(
+            min=1,
+            help="Streams that run at the same time. Default: that of the target, or one per core, at most 4.",
+        ),
     ] = None,
     wait: Annotated[
         str | None,

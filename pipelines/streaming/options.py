@@ -36,7 +36,7 @@ class QueryOptions:
     Attributes:
         output_mode: append, update or complete (Spark guide, "Output Modes").
         state_store: rocksdb (with changelog) or hdfs; pinned by the checkpoint at its first start.
-        shuffle_partitions: Partitions of the state; pinned likewise. None: one per core, 2 to 8.
+        shuffle_partitions: Partitions of the state; pinned likewise. None: the default of the target.
         max_run: How long a run may take before it stops after the batch in progress; the next run continues.
         watermark_policy: Whether the slowest (min) or the fastest (max) of several watermarks counts; pinned
             likewise.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from resources.engine.warm.attachment import Attachment
 
+_MOST_SIDE_BY_SIDE = 4
+
 
 class SparkEngine:
     """The Spark of one target, started when the first session is requested.
@@ -66,11 +68,21 @@ class SparkEngine:
         return QueryServer(self._attachment.record.jvm_pid, self._attachment.file)
 
     def default_partitions(self) -> int:
-        """Return the shuffle partitions of a query without a setting: the target's, else one per core, 2 to 8.
+        """Return the shuffle partitions of a query without a setting.
 
-        Spark's own 200 make a small stateful run ten times slower, and a checkpoint keeps them permanently.
+        They are the target's; else on this machine one per core, 2 to 8, because Spark's 200 make a small stateful run
+        ten times slower, and a checkpoint keeps them permanently. A cluster has its own default.
         """
-        return self.settings.shuffle_partitions or max(2, min(8, os.cpu_count() or 2))
+        if self.settings.shuffle_partitions is not None:
+            return self.settings.shuffle_partitions
+        if self.settings.is_on_this_machine:
+            return max(2, min(8, os.cpu_count() or 2))
+        return int(self.root().conf.get("spark.sql.shuffle.partitions") or 200)
+
+    def default_parallel(self) -> int:
+        """Return how many streams of a run are side by side: the target's number, else at most 4."""
+        cores = (os.cpu_count() or 1) if self.settings.is_on_this_machine else _MOST_SIDE_BY_SIDE
+        return self.settings.parallel or min(_MOST_SIDE_BY_SIDE, cores)
 
     def abort_start(self) -> None:
         """Keep Spark from starting, now and later; do nothing once it has started.

@@ -19,11 +19,23 @@ if TYPE_CHECKING:
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_EXTENSIONS = "spark.sql.extensions"
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+# A cluster has its own memory, interface, event log and size of tasks.
+_LAPTOP = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    # Delta computes the state of a table in 50 tasks; on a few cores two do the same in a tenth of the time.
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
 
 
 def application_confs(settings: SparkSettings) -> dict[str, str]:
-    """Return the confs of a classic application: Delta, its jars, and quiet defaults that a target may override.
+    """Return the confs of a classic application: Delta, its jars, and defaults that suit a laptop or a cluster.
+
+    A target may override each default. Its jars and its extensions are added to ours.
 
     Raises:
         ConfigurationError: A variable that holds a secret is not set, or the jars are not available.
@@ -36,24 +48,17 @@ def application_confs(settings: SparkSettings) -> dict[str, str]:
     return {
         "spark.app.name": "tidemill",
         "spark.master": settings.master,
-        "spark.driver.memory": settings.driver_memory,
-        "spark.jars": ",".join(str(jar) for jar in spark_jars()),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.scheduler.mode": "FAIR",
-        # Delta computes the state of a table in 50 tasks; on a few cores two do the same in a tenth of the time.
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Spark's own default leaves out the keys of Azure, of Google and of encryption.
         "spark.redaction.regex": f"(?i){REDACTED_WORDS}",
-        **(
-            {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-            if settings.mode in ("local", "warm")
-            else {}
-        ),
+        **(_LAPTOP if settings.is_on_this_machine else {}),
+        **({"spark.driver.memory": settings.driver_memory} if settings.driver_memory else {}),
         **given,
+        "spark.jars": _added([str(jar) for jar in spark_jars()], given.get("spark.jars")),
+        _EXTENSIONS: _added(["io.delta.sql.DeltaSparkSessionExtension"], given.get(_EXTENSIONS)),
         # The JVM reads our log settings before Spark's own, which print a page of warnings at every start.
         # When a batch function is stopped, Spark searches its traceback with a regular expression that needs
         # about 1 MB of stack per 1,000 characters. A stack takes memory only where it is used.
@@ -61,6 +66,12 @@ def application_confs(settings: SparkSettings) -> dict[str, str]:
             f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Xss32m {given.get(_JAVA_OPTIONS, '')}"
         ),
     }
+
+
+def _added(ours: list[str], given: str | None) -> str:
+    """Return a list of Spark's with what a target adds to it."""
+    theirs = [entry.strip() for entry in (given or "").split(",")]
+    return ",".join(dict.fromkeys([*ours, *filter(None, theirs)]))
 
 
 def start(settings: SparkSettings) -> "SparkSession":
@@ -78,8 +89,10 @@ def start_with(confs: Mapping[str, str]) -> "SparkSession":
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    # Python workers must run this very Python; otherwise a stateful processor fails without an error message.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if confs["spark.master"].startswith("local"):
+        # Python workers must run this very Python; otherwise a stateful processor fails without an error message.
+        # The machines of a cluster have their own: spark.pyspark.python, or PYSPARK_PYTHON.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if SparkContext._gateway is None:  # noqa: SLF001 - a builder would put its confs on the command line
         with _read_by_spark_submit(confs), jvm_stderr() as stderr:
             gateway = launch_gateway(popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]

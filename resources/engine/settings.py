@@ -22,11 +22,13 @@ class SparkSettings:
 
     Attributes:
         mode: `local` (a JVM inside this process), `warm` (a server on this machine that later runs share), `connect`
-            (a Spark Connect server elsewhere) or `cluster`.
+            (a Spark Connect server elsewhere) or `cluster`. A master that is not `local...` is a cluster.
         master: The master of `local`, `warm` and `cluster`: `local[*]`, `spark://host:7077`, `yarn`, `k8s://...`.
         remote: The server of `connect`: `sc://host:15002`.
-        driver_memory: Memory of the driver's JVM.
-        shuffle_partitions: Partitions of new stateful queries; None: one per core, 2 to 8.
+        driver_memory: Memory of the driver's JVM; None: 1g on this machine, and otherwise what the cluster's Spark has.
+        shuffle_partitions: Partitions of new stateful queries; None: one per core, 2 to 8, on this machine, and
+            otherwise what the cluster's Spark has.
+        parallel: How many streams of a run are side by side; None: one per core on this machine, at most 4.
         idle_timeout: How long the server of `warm` waits for the next run; None: 10 minutes.
         server: Where the server of `warm` is; None in all other modes.
         conf: Further Spark confs of the whole application.
@@ -35,11 +37,22 @@ class SparkSettings:
     mode: SparkMode = "local"
     master: str = "local[*]"
     remote: str | Secret | None = None
-    driver_memory: str = "1g"
+    driver_memory: str | None = None
     shuffle_partitions: int | None = None
+    parallel: int | None = None
     idle_timeout: timedelta | None = None
     server: ServerHome | None = None
     conf: Mapping[str, str | Secret] = field(default_factory=dict)
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether all of Spark runs on this machine."""
+        return self.mode in ("local", "warm") and mode_of(self.master) == "local"
+
+
+def mode_of(master: str | None) -> SparkMode:
+    """Return the mode that a master has where none is given."""
+    return "local" if master is None or master.startswith("local") else "cluster"
 
 
 def remote_fault(remote: str) -> str | None:

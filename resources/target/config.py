@@ -27,7 +27,7 @@ from pipelines.streaming.target import (
     did_you_mean,
 )
 from resources.alerts.settings import AlertSettings
-from resources.engine.settings import SparkMode, SparkSettings, remote_fault
+from resources.engine.settings import SparkMode, SparkSettings, mode_of, remote_fault
 from resources.target.alerts import alert_settings
 from resources.target.table import Notes, Table
 
@@ -178,13 +178,15 @@ def _below(table: Table, by_path: Mapping[str, T]) -> dict[str, T]:
 
 def _spark(table: Table) -> SparkSettings:
     confs = table.table("conf")
+    mode, master = table.string("mode", choices=get_args(SparkMode)), table.string("master")
     settings = SparkSettings(
         **_given(
-            mode=table.string("mode", choices=get_args(SparkMode)),
-            master=table.string("master"),
+            mode=mode or mode_of(master),
+            master=master,
             remote=_remote(table),
             driver_memory=table.string("driver_memory", pattern=r"[1-9][0-9]*[kKmMgGtT]", example="2g"),
             shuffle_partitions=table.integer("shuffle_partitions"),
+            parallel=table.integer("parallel"),
             idle_timeout=_idle_timeout(table),
         ),
         conf=_given(**{key: confs.secret(key) if is_secret(key) else confs.scalar(key) for key in confs}),
@@ -194,6 +196,10 @@ def _spark(table: Table) -> SparkSettings:
         table.fault("remote", "is missing, and mode 'connect' needs it, such as \"sc://host:15002\"")
     if settings.mode == "cluster" and "master" not in table:
         table.fault("master", "is missing, and mode 'cluster' needs it: spark://host:7077, yarn or k8s://...")
+    if settings.mode == "local" and mode_of(settings.master) != "local":
+        table.fault(
+            "mode", f"is 'local', and the master {settings.master} is a cluster; write mode = \"cluster\""
+        )
     if settings.mode != "connect" and settings.remote:
         table.fault("remote", "is for mode 'connect'")
     if settings.mode != "warm" and settings.idle_timeout is not None:

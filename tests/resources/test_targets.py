@@ -371,6 +371,11 @@ def test_variables_of_other_targets_are_not_needed(tmp_path):
         ),
         ("[targets.x.spark]\nmode = 'connect'", "targets.x.spark.remote is missing"),
         ("[targets.x.spark]\nmode = 'cluster'", "targets.x.spark.master is missing"),
+        (
+            "[targets.x.spark]\nmode = 'local'\nmaster = 'yarn'",
+            "targets.x.spark.mode is 'local', and the master yarn is a cluster",
+        ),
+        ("[targets.x.spark]\nparallel = 0", "targets.x.spark.parallel must be an integer of at least 1"),
         ("[targets.x.spark]\nremote = 'sc://h'", "targets.x.spark.remote is for mode 'connect'"),
         (
             "[targets.x.spark]\nidle_timeout = '1 hour'",

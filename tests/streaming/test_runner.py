@@ -67,6 +67,9 @@ class NoSessions:
     def default_partitions(self):
         raise AssertionError("a session was asked for")
 
+    def default_parallel(self):
+        return 1
+
     def abort_start(self):
         raise AssertionError("a run was canceled")
 

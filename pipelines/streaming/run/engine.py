@@ -37,6 +37,9 @@ class Engine(Protocol):
     def default_partitions(self) -> int:
         """Return the shuffle partitions of a query that does not declare any."""
 
+    def default_parallel(self) -> int:
+        """Return how many streams of a run are side by side."""
+
     def abort_start(self) -> None:
         """Keep Spark from starting, now and later; do nothing once it has started."""
 

@@ -4,7 +4,6 @@ The thread that iterates over the results only ever waits on a queue, so that an
 the streams run in worker threads.
 """
 
-import os
 import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
 
-MOST_SIDE_BY_SIDE = 4
 ATTEMPTS = 3
 POLL_SECONDS = 0.2
 # A canceled query has 3 s to stop (run/progress.py); the rest of a run's 5 s is for its lease and for Dagster.
@@ -49,7 +47,7 @@ class PipelineRun:
         target: The target.
         engine: Where Spark sessions come from; not asked when there is nothing to do.
         run_id: The run's id, in the ledger and in leases.
-        max_parallel: How many streams run side by side; None: one per core, at most 4.
+        max_parallel: How many streams run side by side; None: as many as the engine suggests.
 
     Attributes:
         finished: The results so far. After an interrupt every selected stream has one.
@@ -71,7 +69,7 @@ class PipelineRun:
         self._target = target
         self._engine = engine
         self._run_id = run_id
-        self._workers = max_parallel or min(MOST_SIDE_BY_SIDE, os.cpu_count() or 1)
+        self._workers = max_parallel or engine.default_parallel()
         self._canceled = Event()
         self._leases: dict[StreamName, Lease] = {}
         self._stream_runs: dict[StreamName, StreamRun] = {}

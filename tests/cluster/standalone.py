@@ -1,0 +1,116 @@
+"""A Spark standalone cluster on loopback, from the pyspark package: a master, two workers, executors of their own."""
+
+import importlib.util
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import psutil
+
+from resources.dev import supervised
+
+if TYPE_CHECKING:
+    import subprocess
+
+HOME = Path(importlib.util.find_spec("pyspark").origin).parent
+READY_SECONDS = 120
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(condition, seconds, log: Path | None = None):
+    """Wait until a condition is true, and return its value."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, log.read_text()[-6000:] if log else "it took too long"
+        time.sleep(0.05)
+    return value
+
+
+class Standalone:
+    """A master and its workers, for the length of a `with` block.
+
+    Args:
+        folder: An empty folder for logs and the workers' folders.
+        workers: The number of workers, with one core each.
+    """
+
+    def __init__(self, folder: Path, *, workers: int = 2) -> None:
+        self.folder, self._count = folder, workers
+        self.port = free_port()
+        self.address = f"spark://127.0.0.1:{self.port}"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self._start("master", "master.Master", "--port", str(self.port))
+        wait_for(lambda: listens(self.port), READY_SECONDS, self.log("master"))
+        for number in range(self._count):
+            self.start_worker(number)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for process in reversed(self._processes.values()):
+            supervised.stop(process)
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def start_worker(self, number: int) -> None:
+        name = f"worker-{number}"
+        folder = self.folder / name
+        flags = ["--cores", "1", "--memory", "2g", "--work-dir", str(folder), "--port", "0"]
+        self._start(name, "worker.Worker", *flags, self.address)
+        wait_for(
+            lambda: "registered with master" in self.log(name).read_text(), READY_SECONDS, self.log(name)
+        )
+
+    def stop_worker(self, number: int) -> None:
+        """Stop a worker, and with it its executors."""
+        name = f"worker-{number}"
+        supervised.stop(self._processes.pop(name))
+        self.log(name).unlink()
+
+    def executors(self) -> list[psutil.Process]:
+        """Return the JVMs of the executors of this cluster."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if _EXECUTOR in process.cmdline() and Path(process.cwd()).is_relative_to(self.folder):
+                    found.append(process)
+            except psutil.Error:  # it has just ended
+                continue
+        return found
+
+    def kill_an_executor(self) -> None:
+        executor = wait_for(self.executors, READY_SECONDS)[0]
+        executor.send_signal(signal.SIGKILL)
+        executor.wait(30)
+
+    def _start(self, name: str, daemon: str, *arguments: str) -> None:
+        scratch = self.folder / f"{name}-scratch"
+        scratch.mkdir(exist_ok=True)
+        environment = {
+            "SPARK_HOME": str(HOME),
+            "SPARK_LOCAL_IP": "127.0.0.1",  # also of the web interfaces, which cannot be turned off
+            "SPARK_LOCAL_DIRS": str(scratch),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        os.environ.update(environment)
+        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{daemon}"]
+        command += ["--host", "127.0.0.1", "--webui-port", "0", *arguments]
+        self._processes[name] = supervised.start(command, scratch=scratch, log=self.log(name))

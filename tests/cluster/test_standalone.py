@@ -1,0 +1,129 @@
+"""The pipeline `ads` on a real cluster: whatever ends in the middle of a batch, every table is equal to the oracle."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from dagster import AssetKey, AssetSelection, PipesSubprocessClient, materialize
+
+from bench.kills.worlds import AdsFiles
+from pipelines.ads import ads
+from tests.cluster.standalone import Standalone, wait_for
+
+pytestmark = [pytest.mark.campaign, pytest.mark.jvm, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[2]
+TIDEMILL = Path(sys.executable).with_name("tidemill")
+FOR_RUN = 900
+SETTINGS = """
+pipelines = ["pipelines.ads:ads"]
+
+default_target = "prod"
+
+[targets.prod]
+lake = "lake"
+landing = "landing"
+
+[targets.prod.spark]
+master = "{master}"
+shuffle_partitions = 2
+conf = {{ "spark.driver.host" = "127.0.0.1", "spark.driver.bindAddress" = "127.0.0.1", \
+"spark.executor.memory" = "1g", "spark.sql.adaptive.enabled" = "false" }}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Standalone(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def world(cluster, tmp_path):
+    world = AdsFiles(tmp_path / "world", seed=7)
+    (world.folder / "tidemill.toml").write_text(SETTINGS.format(master=cluster.address))
+    return world
+
+
+class Run:
+    """`tidemill run` on the cluster."""
+
+    def __init__(self, world):
+        self.output, self.log = world.folder / "run.json", world.folder / "run.log"
+        with self.output.open("w") as output, self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [TIDEMILL, "run", "--json"],
+                cwd=world.folder,
+                stdout=output,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def succeed(self):
+        assert self.process.wait(FOR_RUN) == 0, self.log.read_text()[-4000:] + self.output.read_text()[-4000:]
+        streams = json.loads(self.output.read_text())["streams"]
+        return {stream["stream"]: stream["outcome"] for stream in streams}
+
+    def kill(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(60)
+
+
+def is_in_a_batch(world):
+    """Return whether a batch is planned and not committed."""
+    for stream in ads:
+        checkpoint = world.scratch.checkpoint(stream.name)
+        planned, committed = (
+            {file.name for file in (checkpoint / log).glob("[0-9]*")} for log in ("offsets", "commits")
+        )
+        if planned - committed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("victim", ["executor", "worker", "driver"])
+def test_ads_is_exact_when_something_ends_in_the_middle_of_a_batch(cluster, world, victim):
+    world.arrive(0)
+    Run(world).succeed()
+    world.arrive(1)
+    run = Run(world)
+    wait_for(lambda: is_in_a_batch(world), FOR_RUN, run.log)
+    assert cluster.executors(), "the tasks run in executors of their own"
+    if victim == "executor":
+        cluster.kill_an_executor()
+        run.succeed()
+    elif victim == "worker":
+        cluster.stop_worker(0)
+        cluster.start_worker(0)
+        run.succeed()
+    else:
+        run.kill()
+        wait_for(lambda: not cluster.executors(), 120)
+        Run(world).succeed()
+    world.arrive(2)
+    Run(world).succeed()
+    assert world.differences() == []
+    assert set(Run(world).succeed().values()) == {"idle"}
+
+
+def test_the_example_of_dagster_pipes_runs_on_the_cluster(world):
+    page = (ROOT / "docs" / "clusters.md").read_text()
+    script, asset = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (world.folder / "run_streams.py").write_text(script)
+    module = ModuleType("ads_on_the_cluster")
+    exec(compile(asset, "docs/clusters.md", "exec"), module.__dict__)  # noqa: S102 - our own page
+    world.arrive(0)
+    client = PipesSubprocessClient(cwd=str(world.folder), env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assets = [module.ads_on_the_cluster]
+    selection = AssetSelection.assets(AssetKey(["ads", "impressions"]))
+    first, second = (materialize(assets, resources={"pipes": client}, selection=selection) for _ in range(2))
+    [event] = first.get_asset_materialization_events()
+    rows = world.scratch.rows(ads["impressions"], "ad_id").total()
+    assert event.materialization.metadata["tidemill/rows_written"].value == rows > 0
+    assert second.get_asset_materialization_events() == [], "nothing is left to read"
