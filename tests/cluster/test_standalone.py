@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import ClassVar
 
 import pytest
 from dagster import AssetKey, AssetSelection, PipesSubprocessClient, materialize
@@ -48,13 +49,20 @@ def cluster(tmp_path_factory):
 def world(cluster, tmp_path):
     world = AdsFiles(tmp_path / "world", seed=7)
     (world.folder / "tidemill.toml").write_text(SETTINGS.format(master=cluster.address))
-    return world
+    yield world
+    for run in Run.started:  # a driver waits for its master for a long time
+        if run.process.poll() is None:
+            run.kill()
+    Run.started.clear()
 
 
 class Run:
     """`tidemill run` on the cluster."""
 
+    started: ClassVar[list["Run"]] = []
+
     def __init__(self, world):
+        self.started.append(self)
         self.output, self.log = world.folder / "run.json", world.folder / "run.log"
         with self.output.open("w") as output, self.log.open("w") as log:
             self.process = subprocess.Popen(
