@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -217,3 +218,28 @@ def test_a_server_that_does_not_start_is_reported_with_the_end_of_its_log(home, 
     with pytest.raises(TransientError, match=r"ended with status 3\. Its log ends with: one no memory left"):
         launch.ready_server(home, {}, idle_timeout=LONG, aborted=lambda: False)
     assert not home.has_server
+
+
+def test_no_server_starts_while_the_jvm_of_one_that_was_killed_may_be_writing(home, monkeypatch):
+    jvm = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()", "pyspark-shell"], stdin=subprocess.PIPE
+    )
+    os.close(home.lock())
+    record = ServerRecord(pid=1, jvm_pid=jvm.pid, spark_port=1, control_port=1, started_at="", settings={})
+    record.write(home)
+    started = []
+
+    def start(*arguments):
+        started.append(arguments)
+        return SimpleNamespace(poll=lambda: 1, returncode=1)
+
+    monkeypatch.setattr(launch, "_start", start)
+    looks = iter((False, False, True))
+    with pytest.raises(TransientError, match="was not ready"):
+        launch.ready_server(home, {}, idle_timeout=1, aborted=lambda: next(looks))
+    assert not started
+    jvm.kill()
+    jvm.communicate()
+    with pytest.raises(TransientError, match="ended with status 1"):
+        launch.ready_server(home, {}, idle_timeout=1, aborted=lambda: False)
+    assert started

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.errors import TransientError
-from resources.engine.warm.record import ServerRecord, running
+from resources.engine.warm.record import ServerRecord, last_record, running
+from resources.engine.warm.stop import lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +84,9 @@ def ready_server(
             return record
         if process is None and (lock := home.lock()) is not None:
             try:
-                process = _start(home, confs, idle_timeout, lock)
+                # The JVM of a server that was killed ends a moment later, and may be writing until then.
+                if (last := last_record(home)) is None or not lives(home, last):
+                    process = _start(home, confs, idle_timeout, lock)
             finally:
                 os.close(lock)  # the server holds it now
         if process is not None and process.poll() is not None:

@@ -37,8 +37,11 @@ def running(home: ServerHome) -> ServerRecord | None:
 
     A record alone proves nothing: after a kill or a reboot it is left, and the lock is free.
     """
-    if not home.has_server:
-        return None
+    return last_record(home) if home.has_server else None
+
+
+def last_record(home: ServerHome) -> ServerRecord | None:
+    """Return the record of the server that lives, or that was killed last; None if there is none."""
     try:
         return ServerRecord(**json.loads(home.record_file.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError, TypeError):
