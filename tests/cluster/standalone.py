@@ -86,14 +86,14 @@ class Standalone:
 
     def executors(self) -> list[psutil.Process]:
         """Return the JVMs of the executors of this cluster."""
-        found = []
+        executors = []
         for process in psutil.process_iter():
             try:
                 if _EXECUTOR in process.cmdline() and Path(process.cwd()).is_relative_to(self.folder):
-                    found.append(process)
+                    executors.append(process)
             except psutil.Error:  # it has just ended
                 continue
-        return found
+        return executors
 
     def kill_an_executor(self) -> None:
         executor = wait_for(self.executors, READY_SECONDS)[0]

@@ -234,9 +234,9 @@ def test_no_server_starts_while_the_jvm_of_one_that_was_killed_may_be_writing(ho
         return SimpleNamespace(poll=lambda: 1, returncode=1)
 
     monkeypatch.setattr(launch, "_start", start)
-    looks = iter((False, False, True))
+    polls = iter((False, False, True))
     with pytest.raises(TransientError, match="was not ready"):
-        launch.ready_server(home, {}, idle_timeout=1, aborted=lambda: next(looks))
+        launch.ready_server(home, {}, idle_timeout=1, aborted=lambda: next(polls))
     assert not started
     jvm.kill()
     jvm.communicate()
