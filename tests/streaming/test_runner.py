@@ -26,14 +26,17 @@ from pipelines.streaming import (
 )
 from pipelines.streaming.errors import (
     CheckpointError,
+    DataLossError,
     SchemaChangeError,
     TerminalError,
+    TidemillError,
     UpstreamChangeError,
 )
 from pipelines.streaming.records import StreamRecords, lease
 from pipelines.streaming.run import pipeline_run, progress
 from pipelines.streaming.run.batch_record import commit_metadata
 from pipelines.streaming.run.status import status_of
+from pipelines.streaming.run.writer import BatchWriter
 from pipelines.streaming.target import FolderBinding
 from pipelines.streaming.testing import multiset
 from tests.leases import held
@@ -344,6 +347,26 @@ def test_a_stateful_function_on_a_feed_is_refused(scratch):
     orders = ingest(function=lambda events: events.groupBy("order_id").count())
     with pytest.raises(TerminalError, match="stateful operation 'Aggregate' on a feed"):
         scratch.run(orders, [[order(1)]])
+
+
+def test_a_batch_to_repeat_is_not_committed_without_its_files(scratch, tmp_path, monkeypatch):
+    orders = ingest()
+    with monkeypatch.context() as patched:
+
+        def fail(*_):
+            raise TerminalError("it was stopped in the middle of the batch.")
+
+        patched.setattr(BatchWriter, "__call__", fail)
+        with pytest.raises(TidemillError):
+            scratch.run(orders, [[order(1)]])
+    (file,) = (scratch.landing / "orders").iterdir()
+    kept = file.rename(tmp_path / "kept")
+    scratch.drop_file("orders", [order(2)])
+    with pytest.raises(DataLossError, match=f"1 file of it can no longer be read, such as {file}"):
+        scratch.run(orders)
+    kept.rename(file)
+    scratch.run(orders)
+    assert scratch.rows(orders, "order_id") == multiset([("o1",), ("o2",)])
 
 
 def test_removed_rows_of_an_upstream_stop_its_readers(scratch, engine):

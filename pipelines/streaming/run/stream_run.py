@@ -42,6 +42,7 @@ from pipelines.streaming.run.guard import check_edges
 from pipelines.streaming.run.lineage import Lineage
 from pipelines.streaming.run.live import Live, expected_batches
 from pipelines.streaming.run.plan import Plan
+from pipelines.streaming.run.planned_files import check_planned_files
 from pipelines.streaming.run.progress import Progress, RunningQuery
 from pipelines.streaming.run.read_commits import with_read_commits
 from pipelines.streaming.run.recorder import Recorder
@@ -150,6 +151,8 @@ class StreamRun:
         self._sources = new_readers.with_starts(self.stream, lake, before, self.plan.sources)
         check_edges(self.stream, lake, before, self._sources)
         check_unread_files(self.stream, lake, before, self._sources)
+        if not planned_only:  # a backfill checks what it needs itself
+            check_planned_files(self.stream, self._snapshot, self._sources)
         self._repair(spark, confs)
         if planned_only:
             return
