@@ -90,6 +90,9 @@ class QueryOptions:
             _PARTITIONS: str(self.shuffle_partitions or default_partitions),
             _STATE_STORE: _PROVIDERS[self.state_store],
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+            # How often Spark writes snapshots of the state and removes old files, while a query runs. Most runs are
+            # shorter than its minute, so that each start would read the changes of all batches since the first one.
+            "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
             _WATERMARK_POLICY: self.watermark_policy,
             "spark.sql.session.timeZone": "UTC",
             # Sources have names in the checkpoint, so that inputs can be added, removed and reordered.
