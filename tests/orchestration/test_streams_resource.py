@@ -227,4 +227,4 @@ def test_the_config_of_a_run_has_no_target():
     defs = Definitions(assets=[streaming_assets(SHOP)], resources=streaming_resources())
     fields = defs.resolve_implicit_global_asset_job_def().run_config_schema.config_type.fields
     spark = fields["resources"].config_type.fields["spark"].config_type.fields["config"].config_type.fields
-    assert set(spark) == {"spark_config", "mode", "master", "remote"}
+    assert set(spark) == {"spark_config", "mode", "master", "remote", "parallel"}
