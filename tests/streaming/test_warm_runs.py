@@ -85,6 +85,12 @@ class World:
     def records(self, name):
         return StreamRecords(Lake.at(self.folder / "lake"), streams(self.folder)[name].name)
 
+    def server(self):
+        """The server that lives; another test may have let it end."""
+        if running(self.home) is None:
+            assert self.start(["-c", ATTACH]).wait(FOR_POINT) == 0, self.output()
+        return running(self.home)
+
     def last_commit(self, name):
         folder = self.records(name).checkpoint(1)
         return max(commit_batches(folder), default=-1) if folder.exists() else -1
@@ -125,7 +131,7 @@ def world(tmp_path_factory):
 def test_two_starters_at_once_and_later_runs_share_one_server(world):
     assert len(world.attached_to) == 2
     assert len(set(world.attached_to)) == 1
-    record = running(world.home)
+    record = world.server()
     world.arrive(("a", 1), ("b", 1))
     world.run("copied", "newest")
     assert running(world.home) == record
@@ -133,6 +139,7 @@ def test_two_starters_at_once_and_later_runs_share_one_server(world):
     world.assert_exact("newest")
 
 
+@pytest.mark.campaign
 def test_changed_code_takes_effect_with_the_next_run(world):
     code = world.folder / "edited_code.py"
     for suffix in ("first", "later than that"):
@@ -165,7 +172,7 @@ def test_a_client_that_was_killed_in_mid_batch(world, name):
 @pytest.mark.parametrize(
     ("victim", "name"),
     [
-        ("pid", "copied"),
+        pytest.param("pid", "copied", marks=pytest.mark.campaign),
         pytest.param("jvm_pid", "copied", marks=pytest.mark.campaign),
         pytest.param("pid", "newest", marks=pytest.mark.campaign),
         pytest.param("jvm_pid", "newest", marks=pytest.mark.campaign),
@@ -200,7 +207,7 @@ def test_a_client_and_its_server_that_were_killed_in_mid_batch(world, name):
 
 @pytest.mark.campaign
 def test_a_server_with_other_settings_that_nobody_uses_is_replaced(world):
-    record = running(world.home)
+    record = world.server()
     attachment = attach(settings(world.folder, driver_memory="900m"), aborted=lambda: False)
     try:
         assert attachment.record.pid != record.pid
@@ -210,6 +217,7 @@ def test_a_server_with_other_settings_that_nobody_uses_is_replaced(world):
 
 
 def test_the_token_is_on_no_command_line_and_in_no_log(world):
+    world.server()
     token = token_of(world.home)
     assert len(token) > 30
     commands = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
@@ -226,7 +234,7 @@ def test_the_token_is_on_no_command_line_and_in_no_log(world):
 def test_a_client_without_the_token_is_refused(world, parameters):
     from pyspark.sql.connect.client import SparkConnectClient
 
-    client = SparkConnectClient(f"sc://localhost:{running(world.home).spark_port}{parameters}")
+    client = SparkConnectClient(f"sc://localhost:{world.server().spark_port}{parameters}")
     try:
         with pytest.raises(Exception, match="UNAUTHENTICATED"):
             client._analyze(method="spark_version")
@@ -234,9 +242,9 @@ def test_a_client_without_the_token_is_refused(world, parameters):
         client.close()
 
 
+@pytest.mark.campaign
 def test_an_idle_server_ends_by_itself(world):
-    """The last test of the file: the server ends."""
-    record = running(world.home)
+    record = world.server()
     short = replace(settings(world.folder), idle_timeout=settings(world.folder).idle_timeout / 3000)
     attach(short, aborted=lambda: False).close()
     until(lambda: has_ended(record.pid) and has_ended(record.jvm_pid), world.output)
