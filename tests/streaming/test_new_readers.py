@@ -224,6 +224,7 @@ def test_what_the_guard_refuses_can_be_accepted_by_version(scratch, table):
     assert scratch.run(second)[0].outcome == "idle"
 
 
+@pytest.mark.campaign
 def test_a_new_reader_of_changes_begins_with_the_rows_and_follows(scratch):
     shop = Pipeline("shop")
     feed = Feed("orders", value=from_json("id STRING, at BIGINT, price BIGINT"))

@@ -111,7 +111,11 @@ class Replace(DeltaAppend):
         rows.write.format("delta").mode("overwrite").save(str(table))
 
 
-@pytest.mark.parametrize("names", [["main"], ["copy", "main"]], ids=["one sink", "two sinks"])
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(["main"], marks=pytest.mark.campaign), ["copy", "main"]],
+    ids=["one sink", "two sinks"],
+)
 def test_a_sorted_and_limited_result_in_complete_mode_is_computed_once(engine, tmp_path, names):
     """Spark cannot cache such a plan: `key not found: k#...`."""
     spark, landing = engine.new(), str(tmp_path / "in")

@@ -214,6 +214,7 @@ READINGS = {
 }
 
 
+@pytest.mark.campaign
 def test_every_kind_of_commit(engine, tmp_path):
     """Idle means that Spark would read no row; what is guarded stops a reader before Spark skips it."""
     table = Table(engine, target(tmp_path))
