@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.streaming.backlog.files import plain_path
+from pipelines.streaming.backlog.files import Relocation, plain_path
 from pipelines.streaming.sources import Feed, FileSource, KafkaSource, Source
 from pipelines.streaming.target import FolderBinding, KafkaCluster, Target, TopicBinding
 
@@ -85,6 +85,13 @@ def moved(recorded: Binding, now: Binding) -> bool:
         and recorded["from_lake"] is not None
         and recorded["from_lake"] == now["from_lake"]
     )
+
+
+def relocation_of(recorded: Binding | None, now: Binding | None) -> Relocation | None:
+    """Return where a source's log has its files and where they are now; None where they have not moved."""
+    if recorded is None or now is None or not moved(recorded, now):
+        return None
+    return Relocation(recorded["path"], now["path"])
 
 
 def describe(binding: Binding) -> str:

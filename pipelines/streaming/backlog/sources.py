@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from pipelines.streaming.backlog.binding import binding_of, moved
+from pipelines.streaming.backlog.binding import binding_of, relocation_of
 from pipelines.streaming.backlog.count import Backlog
 from pipelines.streaming.backlog.delta import TableReading, waiting_versions
-from pipelines.streaming.backlog.files import Relocation, waiting_files
+from pipelines.streaming.backlog.files import waiting_files
 from pipelines.streaming.checkpoint import SourceOffset
 from pipelines.streaming.records.manifest import SourceRecord
 from pipelines.streaming.sources import DeltaSource, Feed, FileSource, KafkaSource, Source, StreamReading
@@ -50,7 +50,7 @@ def backlog_of(
                     checkpoint=checkpoint,
                     name=name,
                     what=source.describe(),
-                    relocation=_relocation(source, record, target),
+                    relocation=relocation_of(record.binding, binding_of(source, target)),
                 )
             topic = KafkaSource(subscribe=(binding.topic,))
             return _waiting_messages(topic, at, binding.cluster, checkpoint, name)
@@ -62,7 +62,7 @@ def backlog_of(
                 name=name,
                 what=source.describe(),
                 options=source.options,
-                relocation=_relocation(source, record, target),
+                relocation=relocation_of(record.binding, binding_of(source, target)),
             )
         case KafkaSource():
             return _waiting_messages(source, at, target.cluster(source.cluster), checkpoint, name)
@@ -80,14 +80,6 @@ def backlog_of(
                 target.lake.table(source.stream), at, what=source.describe(), reading=reading
             )
     raise TypeError(f"{source!r} is no source that streams")
-
-
-def _relocation(source: Source, record: SourceRecord, target: Target) -> Relocation | None:
-    """Return where the source's log has its files and where they are now; None where they have not moved."""
-    now = binding_of(source, target)
-    if record.binding is None or now is None or not moved(record.binding, now):
-        return None
-    return Relocation(record.binding["path"], now["path"])
 
 
 def _waiting_messages(

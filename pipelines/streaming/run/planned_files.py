@@ -8,8 +8,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from pipelines.streaming.backlog.binding import moved
-from pipelines.streaming.backlog.files import Relocation, logged_files, plain_path
+from pipelines.streaming.backlog.binding import relocation_of
+from pipelines.streaming.backlog.files import logged_files, plain_path
 from pipelines.streaming.errors import DataLossError
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records.manifest import SourceRecord
@@ -38,7 +38,7 @@ def check_planned_files(stream: "Stream", snapshot: "Snapshot", sources: Mapping
     missing = [
         path
         for name in names
-        for path in _planned(snapshot, name, sources.get(name))
+        for path in _planned(snapshot, name, sources.get(name, SourceRecord()))
         if not Path(path).exists()
     ]
     if missing:
@@ -58,7 +58,7 @@ def _may_be_missing(source: object) -> bool:
     return {key.lower(): value.lower() for key, value in options.items()}.get("ignoremissingfiles") == "true"
 
 
-def _planned(snapshot: "Snapshot", name: str, record: SourceRecord | None) -> Iterator[str]:
+def _planned(snapshot: "Snapshot", name: str, record: SourceRecord) -> Iterator[str]:
     """Yield the paths of the files of a source in the batch, where they are now."""
     tail = snapshot.tail
     planned, committed = (
@@ -68,11 +68,8 @@ def _planned(snapshot: "Snapshot", name: str, record: SourceRecord | None) -> It
     if planned is None or planned.log_offset is None:
         return
     first = -1 if committed is None or committed.log_offset is None else committed.log_offset
-    before = None if snapshot.manifest is None else snapshot.manifest.active.sources.get(name)
-    old, new = None if before is None else before.binding, None if record is None else record.binding
-    relocation = None
-    if old is not None and new is not None and moved(old, new):
-        relocation = Relocation(old["path"], new["path"])
+    recorded = {} if snapshot.manifest is None else snapshot.manifest.active.sources
+    relocation = relocation_of(recorded.get(name, SourceRecord()).binding, record.binding)
     for file in logged_files(snapshot.checkpoint, name):
         path = plain_path(file.path if relocation is None else relocation.address(file.path))
         if first < file.entry <= planned.log_offset and "://" not in path:

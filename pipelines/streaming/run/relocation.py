@@ -5,8 +5,7 @@ Spark keeps the absolute address of every file that a source has read, and reads
 
 from collections.abc import Mapping
 
-from pipelines.streaming.backlog.binding import moved
-from pipelines.streaming.backlog.files import Relocation
+from pipelines.streaming.backlog.binding import relocation_of
 from pipelines.streaming.checkpoint.format.source_log import source_folder
 from pipelines.streaming.records import Snapshot
 from pipelines.streaming.records.edits import Edits
@@ -25,7 +24,6 @@ def follow(snapshot: Snapshot, sources: Mapping[str, SourceRecord]) -> None:
     before = {} if snapshot.manifest is None else snapshot.manifest.active.sources
     edits = Edits(snapshot, "moved")
     for name, record in sources.items():
-        old, new = before[name].binding if name in before else None, record.binding
-        if old is not None and new is not None and moved(old, new):
-            files = Relocation(old["path"], new["path"])
+        files = relocation_of(before.get(name, SourceRecord()).binding, record.binding)
+        if files is not None:
             edits.change_source_log(source_folder(name), files.address)
