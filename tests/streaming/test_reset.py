@@ -115,6 +115,48 @@ def test_offsets_of_a_table_are_versions(scratch, shop):
     is_exact(scratch, copied)
 
 
+def test_a_batch_that_cannot_be_finished_is_skipped_only_where_that_is_allowed(scratch, shop):
+    events = shop["events"]
+
+    @shop.stream(source=events, sink=DeltaAppend())
+    def shares(events):
+        return events.selectExpr("n", "1 / (n - 13) AS share")
+
+    for number in (1, 13):
+        arrive(scratch, number)
+        scratch.run(events)
+        (result,) = scratch.run_all([shares])
+    assert result.outcome == "failed"
+    for start in ("now", json.dumps({"events": 3})):
+        with pytest.raises(TerminalError, match=r"Never read: versions 2 to 2 of "):
+            again(scratch, shares, start=start, table="keep")
+    again(scratch, shares, start="now", table="keep", allow_skipped=True)
+    arrive(scratch, 2)
+    scratch.run(events)
+    scratch.run(shares)
+    assert numbers(scratch, shares) == multiset([(1,), (2,)])
+    is_exact(scratch, shares)
+
+
+def test_a_batch_that_a_table_has_is_finished_before_its_stream_continues_elsewhere(scratch, shop):
+    events, copied = shop["events"], shop["copied"]
+    for number in (1, 2):
+        arrive(scratch, number)
+        scratch.run(events)
+        scratch.run(copied)
+    commits = scratch.checkpoint(copied.name) / "commits"
+    for name in ("1", ".1.crc"):  # as a kill leaves it, after the table's commit and before Spark's
+        (commits / name).unlink(missing_ok=True)
+    begin = json.dumps({"events": 2})
+    with pytest.raises(TerminalError, match="batch 1 is in table copied and is not finished") as refused:
+        again(scratch, copied, start=begin, table="keep", allow_skipped=True)
+    assert "tidemill run shop/copied" in refused.value.fix
+    again(scratch, copied, start=begin, table="replace")
+    scratch.run(copied)
+    assert numbers(scratch, copied) == multiset([(2,)])
+    is_exact(scratch, copied)
+
+
 def test_a_merge_is_not_doubled_and_state_has_no_middle(scratch, shop):
     events, newest, unique = (shop[name] for name in ("events", "newest", "unique"))
     arrive(scratch, 1, 2)

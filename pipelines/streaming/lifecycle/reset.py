@@ -30,6 +30,7 @@ from pipelines.streaming.run.writer import QUARANTINE
 from pipelines.streaming.sinks import DeltaMerge
 
 if TYPE_CHECKING:
+    from pipelines.streaming.checkpoint import OffsetEntry
     from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
@@ -75,13 +76,14 @@ def reset(
         arguments = {"start": start, "table": table, "doubled": allow_doubled, "skipped": allow_skipped}
         operation = unfinished(records, KIND, arguments)
         if operation is None or not operation.publishing:
-            if snapshot.manifest is None or snapshot.tail.latest_offset is None:
+            planned = snapshot.tail.latest_offset
+            if snapshot.manifest is None or planned is None:
                 raise _refused(
                     stream,
                     "it has read nothing, so there is nothing to reset.",
                     f"tidemill run {stream.name}",
                 )
-            starts = _starts(stream, target, snapshot, start)
+            starts = {} if start == "earliest" else _starts(stream, target, snapshot, planned, arguments)
             effects = _effects(stream, starts, start, table)
             operation = _new(stream, snapshot, arguments, starts, effects)
             if not dry_run:
@@ -96,22 +98,51 @@ def reset(
     )
 
 
-def _starts(stream: "Stream", target: "Target", snapshot: Snapshot, start: str) -> dict[str, Start]:
-    """Return where each source starts; empty for the earliest data.
+def _starts(
+    stream: "Stream",
+    target: "Target",
+    snapshot: Snapshot,
+    planned: "OffsetEntry",
+    arguments: dict[str, Any],
+) -> dict[str, Start]:
+    """Return where each source starts.
 
     Raises:
-        TerminalError: The stream has state, which a start elsewhere would miss.
+        TerminalError: The stream has state, which a start elsewhere would miss; or its tables stay and some have a
+            batch that is not finished.
     """
-    entry = snapshot.tail.latest_offset
-    if start == "earliest" or entry is None:
-        return {}
     if snapshot.tail.stateful:
         raise _refused(
             stream,
             "it has state, which does not exist for a start in the middle: what is open there would be missing.",
             f"start from the earliest data; or compute it again: tidemill rebuild {stream.name}",
         )
+    entry = planned
+    if snapshot.tail.next_start.kind == "repeat_batch":
+        entry = _read_before(stream, snapshot, planned, stays=arguments["table"] == "keep")
+    start = arguments["start"]
     return ends_now(stream, target, entry) if start == "now" else named(stream, entry, start)
+
+
+def _read_before(
+    stream: "Stream", snapshot: Snapshot, planned: "OffsetEntry", *, stays: bool
+) -> "OffsetEntry":
+    """Return the offsets up to which a stream has read before a batch that is planned and not committed.
+
+    Raises:
+        TerminalError: Its tables stay, and one has that batch, whose rows would be read again.
+    """
+    tail = snapshot.tail
+    if stays:
+        for sink in stream.sinks:
+            there = snapshot.records.sink_table(tail.query_id, sink.name)
+            if there is not None and there.newest_batch >= planned.batch_id:
+                raise _refused(
+                    stream,
+                    f"batch {planned.batch_id} is in table {there.path.name} and is not finished.",
+                    f"finish it first: tidemill run {stream.name}; or, if the rows may go: --table replace",
+                )
+    return replace(planned, sources=()) if tail.committed_offsets is None else tail.committed_offsets
 
 
 def _effects(
