@@ -7,11 +7,10 @@ from uuid import uuid4
 from dagster import Config, Failure
 from pydantic import Field
 
-from orchestration.operations import Done, metadata_of, operation_job, when_free
+from orchestration.operations import PlannedConfig, carried_out, operation_job
 from pipelines.streaming.durations import flag_duration
 from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.lifecycle import rebuild, replay_range
-from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.selection import select
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from dagster import JobDefinition
 
-    from orchestration.operations import Keys
+    from orchestration.operations import Done, Keys
     from pipelines.streaming import Pipeline
     from pipelines.streaming.target import Target
     from resources.spark import SparkResource
@@ -45,14 +44,13 @@ class ReplayConfig(Config):
     )
 
 
-class BackfillConfig(ReplayConfig):
+class BackfillConfig(ReplayConfig, PlannedConfig):
     """The config of a run of the job.
 
     Attributes:
         selection: The streams, in the words of the command.
         begin: The first value of `backfill_by` that is replaced; None with `end` for a rebuild.
         end: The first value that is not.
-        dry_run: Whether the plan is logged and nothing changes.
     """
 
     selection: list[str] = Field(description="The streams to replay: shop/orders, shop/orders+.")
@@ -61,7 +59,6 @@ class BackfillConfig(ReplayConfig):
         description="The first value of backfill_by, such as 2026-01-31. Without a range: a rebuild.",
     )
     end: str | None = Field(default=None, description="The first value that is not in the range.")
-    dry_run: bool = Field(default=False, description="Log the plan and change nothing.")
 
 
 def backfill_job(pipeline: "Pipeline", keys: "Keys", *, target: "Target | None" = None) -> "JobDefinition":
@@ -141,11 +138,8 @@ def replayed(
         )
     for stream in streams:
         try:
-            change = when_free(partial(again, stream, target, spark.engine, dry_run=dry_run))
+            change = partial(again, stream, target, spark.engine)
+            done = carried_out(change, stream.name, target, dry_run=dry_run)
         except TidemillError as error:
             raise error.of(stream.name) from error
-        if dry_run:
-            yield Done(stream.name, " ".join((change.what, *change.effects)), None)
-            continue
-        operation = StreamRecords(target.lake, stream.name).operations()[-1]
-        yield Done(stream.name, f"{change.what} {change.outcome}".strip(), metadata_of(operation))
+        yield done

@@ -1,38 +1,26 @@
 """The jobs of a pipeline that do what commands of `tidemill` do: rewind, reset, quarantine replay and prune."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
-from dagster import Config, Failure
+from dagster import Failure
 from pydantic import Field
 
-from orchestration.operations import Done, metadata_of, operation_job, when_free
+from orchestration.operations import Done, PlannedConfig, carried_out, operation_job
 from pipelines.streaming import lifecycle
 from pipelines.streaming.durations import flag_duration, flag_time
-from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.selection import select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from dagster import JobDefinition
 
     from orchestration.operations import Keys
     from pipelines.streaming import Pipeline
-    from pipelines.streaming.names import StreamName
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
     from resources.spark import SparkResource
-
-
-class PlannedConfig(Config):
-    """The config of a run that can plan only.
-
-    Attributes:
-        dry_run: Whether the plan is logged and nothing changes.
-    """
-
-    dry_run: bool = Field(default=False, description="Log the plan and change nothing.")
 
 
 class RewindConfig(PlannedConfig):
@@ -71,8 +59,8 @@ class ResetConfig(PlannedConfig):
     allow_skipped: bool = Field(default=False, description="Data may be left unread.")
 
 
-class QuarantineConfig(PlannedConfig):
-    """The config of a run that replays quarantines.
+class SelectionConfig(PlannedConfig):
+    """The config of a run on streams of the pipeline.
 
     Attributes:
         selection: Only these streams of the pipeline, in the words of the command.
@@ -81,7 +69,7 @@ class QuarantineConfig(PlannedConfig):
     selection: list[str] = Field(default_factory=list, description="Only these streams: shop/orders.")
 
 
-class PruneConfig(QuarantineConfig):
+class PruneConfig(SelectionConfig):
     """The config of a run that removes what operations have left behind.
 
     Attributes:
@@ -120,7 +108,7 @@ def lifecycle_jobs(
                 "replay_quarantine",
                 "replay_refused",
                 f"Moves refused records of {name} that pass today's schema and rules into their tables.",
-                QuarantineConfig,
+                SelectionConfig,
                 _replay_quarantine,
             ),
             (
@@ -147,7 +135,7 @@ def _rewind(pipeline: "Pipeline", config: RewindConfig, spark: "SparkResource") 
         to_time=None if config.to_time is None else flag_time(config.to_time, what="to_time"),
         readers=target.pipelines().streams(),
     )
-    yield _carried_out(rewind, config, target)
+    yield carried_out(rewind, stream.name, target, dry_run=config.dry_run)
 
 
 def _reset(pipeline: "Pipeline", config: ResetConfig, spark: "SparkResource") -> "Iterator[Done]":
@@ -162,11 +150,11 @@ def _reset(pipeline: "Pipeline", config: ResetConfig, spark: "SparkResource") ->
         allow_doubled=config.allow_doubled,
         allow_skipped=config.allow_skipped,
     )
-    yield _carried_out(reset, config, target)
+    yield carried_out(reset, stream.name, target, dry_run=config.dry_run)
 
 
 def _replay_quarantine(
-    pipeline: "Pipeline", config: QuarantineConfig, spark: "SparkResource"
+    pipeline: "Pipeline", config: SelectionConfig, spark: "SparkResource"
 ) -> "Iterator[Done]":
     target = spark.resolved_target
     readers = target.pipelines().streams()
@@ -174,7 +162,7 @@ def _replay_quarantine(
         if stream.feed is None:
             continue
         replay = partial(lifecycle.replay, stream, target, spark.engine, readers=readers)
-        yield _carried_out(replay, config, target)
+        yield carried_out(replay, stream.name, target, dry_run=config.dry_run)
 
 
 def _prune(pipeline: "Pipeline", config: PruneConfig, spark: "SparkResource") -> "Iterator[Done]":
@@ -189,29 +177,6 @@ def _prune(pipeline: "Pipeline", config: PruneConfig, spark: "SparkResource") ->
             "tidemill/removed_bytes": result.bytes,
         }
         yield Done(stream.name, summary, removed if result.outcome == "pruned" else None)
-
-
-class _Planned(Protocol):
-    """A plan, or what was done."""
-
-    @property
-    def stream(self) -> "StreamName": ...
-    @property
-    def what(self) -> str: ...
-    @property
-    def effects(self) -> "Sequence[str]": ...
-
-
-def _carried_out(change: "Callable[..., _Planned]", config: PlannedConfig, target: "Target") -> Done:
-    """Plan a change, or carry it out; return what the run records of it."""
-    plan = change(dry_run=True)
-    if config.dry_run:
-        return Done(plan.stream, " ".join((plan.what, *plan.effects)), None)
-    records = StreamRecords(target.lake, plan.stream)
-    before = len(records.operations())
-    done = when_free(partial(change, dry_run=False))
-    operations = records.operations()[before:]
-    return Done(done.stream, done.what, metadata_of(operations[-1]) if operations else None)
 
 
 def _one(pipeline: "Pipeline", name: str) -> "Stream":

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dagster import (
     AssetExecutionContext,
@@ -19,12 +20,16 @@ from dagster import (
     job,
     op,
 )
+from pydantic import Field
 
 from orchestration.run_tags import job_tags
 from pipelines.streaming.errors import LeaseHeldError, TidemillError
+from pipelines.streaming.records import StreamRecords
 from resources.spark import SparkResource
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pipelines.streaming import Pipeline
     from pipelines.streaming.names import StreamName
     from pipelines.streaming.records.operation import Operation
@@ -35,6 +40,32 @@ T = TypeVar("T")
 # Nobody is there to repeat the command. Days that are selected with gaps are runs at once, and replay one by one.
 _WAIT_SECONDS = 3600.0
 _POLL_SECONDS = 2.0
+
+
+class PlannedConfig(Config):
+    """The config of a run that can plan only.
+
+    Attributes:
+        dry_run: Whether the plan is logged and nothing changes.
+    """
+
+    dry_run: bool = Field(default=False, description="Log the plan and change nothing.")
+
+
+class Planned(Protocol):
+    """A plan, or what was done."""
+
+    @property
+    def what(self) -> str:
+        """The change, in one sentence."""
+
+    @property
+    def effects(self) -> "Sequence[str]":
+        """What follows from it, one sentence each."""
+
+    @property
+    def outcome(self) -> str:
+        """What it has done, in a sentence; empty where the plan says it all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +149,31 @@ def failing() -> Iterator[None]:
         yield
     except TidemillError as error:
         raise Failure(description=str(error), allow_retries=error.transient) from None
+
+
+def carried_out(
+    change: Callable[..., Planned], stream: "StreamName", target: "Target", *, dry_run: bool
+) -> Done:
+    """Plan a change of a stream, or carry it out as soon as the stream is free; return what the run records of it.
+
+    Args:
+        change: The change; takes `dry_run`.
+        stream: The stream that it changes.
+        target: The target.
+        dry_run: Whether it is planned only.
+
+    Raises:
+        TidemillError: It is not possible.
+    """
+    if dry_run:
+        plan = change(dry_run=True)
+        return Done(stream, " ".join((plan.what, *plan.effects)), None)
+    records = StreamRecords(target.lake, stream)
+    before = records.operations()
+    done = when_free(partial(change, dry_run=False))
+    operations = records.operations()
+    metadata = metadata_of(operations[-1]) if operations != before else None
+    return Done(stream, f"{done.what} {done.outcome}".strip(), metadata)
 
 
 def when_free(change: Callable[[], T]) -> T:

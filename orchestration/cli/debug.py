@@ -140,21 +140,19 @@ def _ping_warm(target: "ResolvedTarget") -> Ping:
     """Report whether the warm server answers; where there is none, a run starts it."""
     from resources.engine.warm.record import running
     from resources.engine.warm.stop import clients_of
-    from resources.engine.warm.wire import ServerEndedError
 
     record = running(target.server)
     if record is None:
         return Ping("spark", ok=None, detail=f"warm: {target.spark.master}, a run starts the server")
     server = f"warm server, process {record.pid}, port {record.spark_port}"
-    try:
-        clients = clients_of(target.server, record)["clients"]
-    except ServerEndedError:
+    answer = clients_of(target.server, record)
+    if answer is None:
         fix = f"tidemill engine stop --target {target.name}"
         return Ping("spark", ok=False, detail=f"{server} does not answer. Fix: {fix}")
     return Ping(
         "spark",
         ok=True,
-        detail=f"{server}, {counted(len(clients), 'attached process')}",
+        detail=f"{server}, {counted(len(answer['clients']), 'attached process')}",
     )
 
 

@@ -10,7 +10,6 @@ from orchestration.cli.target_flags import TargetFlags, target_flags
 from pipelines.streaming.plurals import counted
 
 if TYPE_CHECKING:
-    from resources.engine.warm.home import ServerHome
     from resources.engine.warm.record import ServerRecord
     from resources.target.resolve import ResolvedTarget
 
@@ -129,10 +128,11 @@ def _ask_about(clients: list[dict[str, Any]], *, as_json: bool) -> None:
 def _report(target: "ResolvedTarget", *, as_json: bool) -> bool:
     """Print the server of a target; return whether it answers, or there is none."""
     from resources.engine.warm.record import running
+    from resources.engine.warm.stop import clients_of
 
     home = target.server
     record = running(home)
-    answer = None if record is None else _answer(home, record)
+    answer = None if record is None else clients_of(home, record)
     document: dict[str, Any] = {
         "mode": target.spark.mode,
         "running": record is not None,
@@ -146,16 +146,6 @@ def _report(target: "ResolvedTarget", *, as_json: bool) -> bool:
     else:
         _print(target, document)
     return record is None or answer is not None
-
-
-def _answer(home: "ServerHome", record: "ServerRecord") -> dict[str, Any] | None:
-    from resources.engine.warm.stop import clients_of
-    from resources.engine.warm.wire import ServerEndedError
-
-    try:
-        return clients_of(home, record)
-    except ServerEndedError:
-        return None
 
 
 def _document(record: "ServerRecord", answer: dict[str, Any] | None) -> dict[str, Any]:

@@ -44,6 +44,11 @@ class Replay:
         records = counted(verdict.records, "record")
         return f"{verdict.passed:,} of {records} in quarantine pass today's schema and rules."
 
+    @property
+    def outcome(self) -> str:
+        """What it has done, in a sentence; empty for a plan."""
+        return "" if self.operation is None else f"{counted(self.verdict.passed, 'record')} moved."
+
 
 def effects_of(stream: "Stream", verdict: Verdict, readers: "Sequence[Stream]") -> tuple[str, ...]:
     """Return what follows from a replay, one sentence each.

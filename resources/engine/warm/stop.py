@@ -18,13 +18,12 @@ POLL_SECONDS = 0.05
 _PROGRAM, _SPARK = "resources.engine.warm.server", "pyspark-shell"  # on their command lines
 
 
-def clients_of(home: "ServerHome", record: "ServerRecord") -> dict[str, Any]:
-    """Return the clients of a server, and for how long it has been idle.
-
-    Raises:
-        ServerEndedError: It does not answer.
-    """
-    return answer_to(home, record, "status")
+def clients_of(home: "ServerHome", record: "ServerRecord") -> dict[str, Any] | None:
+    """Return the clients of a server, and for how long it has been idle; None where it does not answer."""
+    try:
+        return answer_to(home, record, "status")
+    except ServerEndedError:
+        return None
 
 
 def stop(home: "ServerHome", record: "ServerRecord", *, force: bool) -> list[dict[str, Any]]:
