@@ -1,44 +1,22 @@
 """A Spark standalone cluster on loopback, from the pyspark package: a master, two workers, executors of their own."""
 
-import importlib.util
 import os
 import signal
-import socket
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import psutil
 
 from resources.dev import supervised
+from tests.connect_server import HOME
+from tests.waiting import free_port, listens, wait_for
 
 if TYPE_CHECKING:
     import subprocess
 
-HOME = Path(importlib.util.find_spec("pyspark").origin).parent
 READY_SECONDS = 120
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_for(condition, seconds, log: Path | None = None):
-    """Wait until a condition is true, and return its value."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, log.read_text()[-6000:] if log else "it took too long"
-        time.sleep(0.05)
-    return value
 
 
 class Standalone:

@@ -15,7 +15,10 @@ from dagster import AssetKey, AssetSelection, PipesSubprocessClient, materialize
 
 from bench.kills.worlds import AdsFiles
 from pipelines.ads import ads
-from tests.cluster.standalone import Standalone, wait_for
+from resources.engine.settings import SparkSettings
+from tests.cluster.standalone import READY_SECONDS, Standalone
+from tests.connect_server import connect_server
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.campaign, pytest.mark.jvm, pytest.mark.timeout(1800)]
 
@@ -32,11 +35,14 @@ lake = "lake"
 landing = "landing"
 
 [targets.prod.spark]
-master = "{master}"
 shuffle_partitions = 2
-conf = {{ "spark.driver.host" = "127.0.0.1", "spark.driver.bindAddress" = "127.0.0.1", \
-"spark.executor.memory" = "1g", "spark.sql.adaptive.enabled" = "false" }}
 """
+CONFS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "1g",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +54,9 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def world(cluster, tmp_path):
     world = AdsFiles(tmp_path / "world", seed=7)
-    (world.folder / "tidemill.toml").write_text(SETTINGS.format(master=cluster.address))
+    confs = ", ".join(f'"{key}" = "{value}"' for key, value in CONFS.items())
+    spark = f'master = "{cluster.address}"\nconf = {{ {confs} }}\n'
+    (world.folder / "tidemill.toml").write_text(SETTINGS + spark)
     yield world
     for run in Run.started:  # a driver waits for its master for a long time
         if run.process.poll() is None:
@@ -118,6 +126,23 @@ def test_ads_is_exact_when_something_ends_in_the_middle_of_a_batch(cluster, worl
     Run(world).succeed()
     assert world.differences() == []
     assert set(Run(world).succeed().values()) == {"idle"}
+
+
+def test_ads_is_exact_on_a_connect_server_whose_executors_are_on_the_cluster(cluster, world, tmp_path):
+    settings = SparkSettings(master=cluster.address, driver_memory="1g", conf=CONFS)
+    with connect_server(tmp_path, settings, seconds=READY_SECONDS) as address:
+        spark = f'mode = "connect"\nremote = "{address}"\n'
+        (world.folder / "tidemill.toml").write_text(SETTINGS + spark)
+        world.arrive(0)
+        Run(world).succeed()
+        world.arrive(1)
+        run = Run(world)
+        wait_for(lambda: is_in_a_batch(world), FOR_RUN, run.log)
+        cluster.kill_an_executor()
+        run.succeed()
+        world.arrive(2)
+        Run(world).succeed()
+    assert world.differences() == []
 
 
 def test_the_example_of_dagster_pipes_runs_on_the_cluster(world):

@@ -3,10 +3,8 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from textwrap import dedent
@@ -14,6 +12,7 @@ from textwrap import dedent
 from dagster import DagsterInstance
 
 from tests.small import small_target
+from tests.waiting import free_port, listens, wait_for
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -79,12 +78,6 @@ def shop_project(folder, bootstrap, *, interval=30, at_most_every="1 minute"):
     return folder
 
 
-def free_port():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
-
-
 class LiveDagster:
     """Dagster on a project, for the length of a `with` block; every process has a process group of its own.
 
@@ -110,10 +103,10 @@ class LiveDagster:
     def __enter__(self):
         address = ["--host", "127.0.0.1", "--port"]
         self.start("dagster", "api", "grpc", "--module-name", self.module, *address, str(self._code_port))
-        self.wait_for(lambda: self._accepts(self._code_port), READY_SECONDS)
+        self.wait_for(lambda: listens(self._code_port), READY_SECONDS)
         self.start("dagster-webserver", "--workspace", self.workspace, *address, str(self.port))
         self.instance = DagsterInstance.from_config(str(self.home))
-        self.wait_for(lambda: self._accepts(self.port), READY_SECONDS)
+        self.wait_for(lambda: listens(self.port), READY_SECONDS)
         return self
 
     def __exit__(self, *_error):
@@ -171,19 +164,8 @@ class LiveDagster:
         return answered["data"]
 
     def wait_for(self, condition, seconds):
-        deadline = time.monotonic() + seconds
-        while not (value := condition()):
-            assert time.monotonic() < deadline, self.log.read_text()[-6000:]
-            time.sleep(0.2)
-        return value
-
-    @staticmethod
-    def _accepts(port):
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            return False
-        return True
+        """Wait until a condition is true, and return its value; fail with the end of the log."""
+        return wait_for(condition, seconds, self.log, every=0.2)
 
 
 def table_rows(project, stream):

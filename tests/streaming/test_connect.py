@@ -1,11 +1,7 @@
 """The same pipeline on Spark Connect: nothing outside one module relies on internals of classic Spark."""
 
-import importlib.util
-import socket
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -13,61 +9,24 @@ from pipelines.ads import ads
 from pipelines.streaming.lifecycle import code_changes
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch
-from resources.dev import supervised
-from resources.engine.launch import application_confs
 from resources.engine.settings import SparkSettings
+from tests.connect_server import HOME, connect_server
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.tables import ALL, assert_equal, tables
 from tests.small import SMALL
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
 
 pytestmark = pytest.mark.timeout(560)
 
 
 @pytest.fixture
 def remote(tmp_path, monkeypatch):
-    """A Spark Connect server on loopback, which ends with the test or with this process."""
-    home = Path(importlib.util.find_spec("pyspark").origin).parent
-    port = free_port()
-    confs = application_confs(SparkSettings(master="local[2]", driver_memory="1g", conf=SMALL))
-    confs |= {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
-    # On a busy machine a Python worker takes longer to connect than the 15 s that Spark gives it.
-    confs |= {"spark.python.authenticate.socketTimeout": "120s"}
     monkeypatch.setenv("SPARK_AUTH_SOCKET_TIMEOUT", "120")
-    monkeypatch.setenv("SPARK_HOME", str(home))
+    monkeypatch.setenv("SPARK_HOME", str(HOME))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    jars = confs.pop("spark.jars")
-    command = [
-        str(home / "bin" / "spark-submit"),
-        "--class",
-        "org.apache.spark.sql.connect.service.SparkConnectServer",
-        "--jars",
-        jars,
-        *(part for key, value in confs.items() for part in ("--conf", f"{key}={value}")),
-        "spark-internal",
-    ]
-    log = tmp_path / "server.log"
-    scratch = tmp_path / "server"
-    scratch.mkdir()
-    process = supervised.start(command, scratch=scratch, log=log)
-    deadline = time.monotonic() + 90
-    while not listens(port):
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.1)
-    yield f"sc://127.0.0.1:{port}"
-    supervised.stop(process)
-
-
-def listens(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    # On a busy machine a Python worker takes longer to connect than the 15 s that Spark gives it.
+    conf = SMALL | {"spark.python.authenticate.socketTimeout": "120s"}
+    with connect_server(tmp_path, SparkSettings(master="local[2]", driver_memory="1g", conf=conf)) as address:
+        yield address
 
 
 # In a process of its own: pyspark decides once per process, and for its children, between classic and Connect.
