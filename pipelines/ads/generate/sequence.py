@@ -212,11 +212,15 @@ def _record(seed: int, index: int, slot: _Slot, random: Random) -> Record:
 def _original(seed: int, index: int, feed: str, random: Random) -> Event:
     """Draw an event of an earlier block that may arrive at this index within the allowed disorder."""
     block = index // BLOCK
-    earlier = max(0, block - random.choice(_REDELIVERED_BLOCKS))
-    layout = _layout(seed, earlier)
-    events = [
-        event
-        for event_index, event in _EVENTS[feed](seed, earlier).items()
-        if layout[event_index % BLOCK].kind is Kind.FIRST and index * SECOND - event.time <= DISORDER_MS
-    ]
-    return random.choice(events)
+    drawn = max(0, block - random.choice(_REDELIVERED_BLOCKS))
+    # The first block has few clicks, and those can be too old a few blocks later.
+    for earlier in range(drawn, block):
+        layout = _layout(seed, earlier)
+        events = [
+            event
+            for event_index, event in _EVENTS[feed](seed, earlier).items()
+            if layout[event_index % BLOCK].kind is Kind.FIRST and index * SECOND - event.time <= DISORDER_MS
+        ]
+        if events:
+            return random.choice(events)
+    raise AssertionError(f"no event of {feed} can be repeated at index {index} of seed {seed}")

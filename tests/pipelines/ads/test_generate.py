@@ -53,6 +53,12 @@ def test_another_seed_gives_other_events():
     assert not set(records(events=300, seed=1)[200:]) & set(records(events=300, seed=2)[200:])
 
 
+@pytest.mark.parametrize("seed", [14, 35, 79, 129])
+def test_a_seed_whose_first_clicks_are_soon_too_old_has_duplicates_all_the_same(seed):
+    kinds = Counter(record.kind for record in records(events=1_600, seed=seed, late=0))
+    assert kinds[Kind.DUPLICATE] == 7 * 8  # none in the first block
+
+
 @pytest.mark.parametrize("cut", [1, 199, 200, 1_234, 3_999])
 def test_start_continues_the_sequence(cut):
     whole = records(events=4_000, seed=5)
