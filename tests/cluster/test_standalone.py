@@ -18,6 +18,7 @@ from pipelines.ads import ads
 from resources.engine.settings import SparkSettings
 from tests.cluster.standalone import READY_SECONDS, Standalone
 from tests.connect_server import connect_server
+from tests.small import SMALL
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.campaign, pytest.mark.jvm, pytest.mark.timeout(1800)]
@@ -37,11 +38,11 @@ landing = "landing"
 [targets.prod.spark]
 shuffle_partitions = 2
 """
-CONFS = {
+CONFS = SMALL | {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "1g",
-    "spark.sql.adaptive.enabled": "false",
+    "spark.executor.extraJavaOptions": SMALL["spark.driver.extraJavaOptions"],
 }
 
 
@@ -128,7 +129,10 @@ def test_ads_is_exact_when_something_ends_in_the_middle_of_a_batch(cluster, worl
     assert set(Run(world).succeed().values()) == {"idle"}
 
 
-def test_ads_is_exact_on_a_connect_server_whose_executors_are_on_the_cluster(cluster, world, tmp_path):
+def test_ads_is_exact_on_a_connect_server_whose_executors_are_on_the_cluster(
+    cluster, world, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SPARK_DAEMON_MEMORY", "1g")  # Spark counts a Connect server as a daemon
     settings = SparkSettings(master=cluster.address, driver_memory="1g", conf=CONFS)
     with connect_server(tmp_path, settings, seconds=READY_SECONDS) as address:
         spark = f'mode = "connect"\nremote = "{address}"\n'
