@@ -11,6 +11,13 @@ from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import Tail, read_tail_or_empty
 from pipelines.streaming.lazy import lazy
 from pipelines.streaming.names import MAIN_SINK, StreamName
+from pipelines.streaming.records.batch_counts import (
+    BatchCounts,
+    counts_path,
+    read_counts,
+    remove_counts,
+    write_counts,
+)
 from pipelines.streaming.records.checked import Checked, read_checked, write_checked
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.records.lease import Holder, Lease, assert_highest, holder_of, take
@@ -164,6 +171,18 @@ class StreamRecords:
         """Write the pinned versions of this run."""
         write_pins(self._pins_path, pins)
 
+    def counts(self, generation: int, batch_id: int, query_id: str) -> BatchCounts | None:
+        """Return the counts of a feed's batch; None where they are not recorded, or no longer."""
+        return read_counts(counts_path(self._counts_folder, generation, batch_id), query_id)
+
+    def write_counts(self, generation: int, batch_id: int, counts: BatchCounts) -> None:
+        """Write the counts of a feed's batch."""
+        write_counts(counts_path(self._counts_folder, generation, batch_id), counts)
+
+    def remove_counts(self, generation: int, *, last: int) -> None:
+        """Remove the counts of a generation's batches up to one: their lines in the ledger have them."""
+        remove_counts(self._counts_folder, generation, last=last)
+
     def checked(self) -> Checked | None:
         """Return what the checks have recorded; None where there is nothing."""
         return read_checked(self._checked_path)
@@ -259,6 +278,10 @@ class StreamRecords:
     @property
     def _operation_path(self) -> Path:
         return self.control / "operation.json"
+
+    @property
+    def _counts_folder(self) -> Path:
+        return self.control / "counts"
 
     @property
     def _pins_path(self) -> Path:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ from pipelines.streaming.checkpoint import FileAbsentError, OffsetEntry, read_of
 from pipelines.streaming.delta_log import Commit
 from pipelines.streaming.expectations import OBSERVATION
 from pipelines.streaming.records import BatchRecord, Late
+from pipelines.streaming.records.batch_counts import BatchCounts
 from pipelines.streaming.sinks.counts import rows_ignored, rows_written
-from pipelines.streaming.sources.source import BLANK_OBSERVATION, READ_OBSERVATION
+from pipelines.streaming.sources.source import READ_OBSERVATION
 
 # Stateful operators that count late rows one by one; an aggregation counts groups after a partial aggregation.
 _COUNTS_ROWS = ("dedup", "symmetricHashJoin", "flatMapGroups", "transformWithState", "applyInPandas")
@@ -34,6 +35,7 @@ def batch_record(
     *,
     commit: Commit | None,
     progress: Mapping[str, Any] | None = None,
+    counts: BatchCounts | None = None,
 ) -> BatchRecord | None:
     """Return the line of a committed batch, from its offsets, its commit in the main table and its progress.
 
@@ -44,6 +46,7 @@ def batch_record(
         commit: The main table's commit that holds the batch; None where it wrote nothing.
         progress: Spark's progress (Spark guide, "Monitoring Streaming Queries"); None where the run that
             executed the batch has been killed: the line is then marked as reconstructed.
+        counts: What a batch of a feed has counted.
 
     Returns:
         The line; None when the checkpoint no longer has the batch's offsets (Spark keeps the last hundred).
@@ -57,7 +60,9 @@ def batch_record(
     except FileAbsentError:
         before = None
     live = progress or {}
-    metadata = commit_metadata(commit)
+    metadata = _counted(counts) | {
+        name: value for name, value in commit_metadata(commit).items() if value not in (None, {})
+    }
     observed = _observed(live, OBSERVATION)
     event_time = live.get("eventTime") or {}
     operators = live.get("stateOperators") or []
@@ -74,7 +79,7 @@ def batch_record(
         rows_written=rows_written(commit, metadata) if commit else None,
         rows_ignored=rows_ignored(commit, metadata) if commit else None,
         rows_quarantined=metadata.get("rows_quarantined"),
-        rows_blank=_observed_rows(live, BLANK_OBSERVATION),
+        rows_blank=metadata.get("rows_blank"),
         rows_out=metadata.get("rows_out") if rows_out is None else rows_out,
         rows_dropped=dropped if dropped is not None else metadata.get("rows_dropped"),
         violations={
@@ -107,6 +112,11 @@ def commit_metadata(commit: Commit | None) -> Mapping[str, Any]:
     except (ValueError, AttributeError):
         return {}
     return metadata if isinstance(metadata, dict) else {}
+
+
+def _counted(counts: BatchCounts | None) -> dict[str, Any]:
+    """Return the counts that a batch has by name."""
+    return {} if counts is None else {name: n for name, n in asdict(counts).items() if n is not None}
 
 
 def plain_offsets(entry: OffsetEntry) -> dict[str, object]:

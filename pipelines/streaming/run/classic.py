@@ -2,12 +2,13 @@
 
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 _UNSTABLE = (
     (re.compile(r"^(.*CollectMetrics .*\]), \d+$", re.MULTILINE), r"\1"),  # the id of a DataFrame
@@ -16,6 +17,8 @@ _UNSTABLE = (
     (re.compile(r"#\d+L?"), ""),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), ""),
 )
+_LISTENER_SECONDS = 1.0
+_LISTENER_POLL_SECONDS = 0.002
 _ALL_FIELDS = 2**31 - 1
 _NOT_NULL = re.compile(r"isnotnull\([^()]*#(\d+)L?(?:-T\d+ms)?\)")
 _ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n== Optimized Logical Plan ==", re.DOTALL)
@@ -44,6 +47,32 @@ def release_checkpoint(rows: "DataFrame") -> None:
     """Free the blocks of a local checkpoint; Spark Connect frees them when the DataFrame is collected."""
     if is_classic(rows.sparkSession):
         rows._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: SLF001 - no public way
+
+
+def observed_metrics(spark: "SparkSession", observation: "Observation") -> dict[str, Any] | None:
+    """Return what an observation counted; None where the plan that was executed no longer had it.
+
+    Classic Spark reports the end of an execution to its listeners some moments later, in order, and `get` would wait
+    forever for metrics that never come: those of an execution that has ended after this one come after them.
+
+    Args:
+        spark: A session of the application.
+        observation: An observation of rows whose execution has ended.
+    """
+    if not is_classic(spark):
+        return observation.get or None
+    future = observation._jo.future()  # type: ignore[union-attr]  # noqa: SLF001 - no public way to look without waiting
+    deadline = time.monotonic() + _LISTENER_SECONDS
+    while not future.isCompleted() and time.monotonic() < deadline:
+        time.sleep(_LISTENER_POLL_SECONDS)
+    if not future.isCompleted():
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        later = Observation()
+        spark.range(1).observe(later, F.count(F.lit(1)).alias("rows")).collect()
+        _ = later.get
+    return observation.get if future.isCompleted() else None
 
 
 def check_supported(rows: "DataFrame", output_mode: str) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.expectations import observed
 from pipelines.streaming.records.stateful_operator import StatefulOperator
 from pipelines.streaming.run.classic import explained, full_plan, plan_text, state_types
+from pipelines.streaming.run.judgement import is_repeatable
 from pipelines.streaming.run.lineage import Lineage, lineage_of
 from pipelines.streaming.run.operators import operators_of, with_types
 from pipelines.streaming.run.writer import batch_column
@@ -50,7 +51,7 @@ class Query:
         output: The columns of the output.
         fingerprint: The fingerprint of the plan and of the function's source.
         operators: Its stateful operators, the one nearest to the sink first; None where the plan cannot be read.
-        ingest: For a feed the function, which runs in foreachBatch after the quarantine.
+        repeatable: For a feed, whether its rules refuse the same records each time that they are evaluated.
         warnings: What the plan does that its author may not expect, one sentence each.
         lineage: The columns of the sources that each output column is computed from, where the plan shows them.
     """
@@ -59,7 +60,7 @@ class Query:
     output: "StructType"
     fingerprint: str
     operators: tuple[StatefulOperator, ...] | None = ()
-    ingest: "Callable[..., DataFrame] | None" = None
+    repeatable: bool = True
     warnings: tuple[str, ...] = ()
     lineage: Lineage = field(default_factory=dict)
 
@@ -116,7 +117,7 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         rows=records,
         output=with_batch.schema,
         fingerprint=fingerprint(stream, text),
-        ingest=stream.function,
+        repeatable=is_repeatable(stream.feed, records),
         lineage=lineage_of(full_plan(output, locations), output.columns, static),
     )
 

@@ -48,35 +48,39 @@ class Recorder:
             self._manifest = changed
             self._records.write_manifest(changed)
 
-    def take(self, progress: Iterable[Mapping[str, Any]]) -> None:
-        """Record batches that have ended.
+    def take(self, progress: Iterable[Mapping[str, Any]]) -> list[BatchRecord]:
+        """Record batches that have ended, and return their lines.
 
         Args:
             progress: Spark's progress of batches that are new; an entry without `addBatch` is of a batch that
                 never ran.
         """
         ended = {entry["batchId"]: entry for entry in progress if "addBatch" in entry.get("durationMs", {})}
-        if ended:
-            self._progress |= ended
-            pause_point("before-ledger", self._records.stream)
-            self.complete()
+        if not ended:
+            return []
+        self._progress |= ended
+        pause_point("before-ledger", self._records.stream)
+        return self.complete()
 
-    def complete(self) -> None:
-        """Write the lines of all committed batches that have none yet."""
+    def complete(self) -> list[BatchRecord]:
+        """Write the lines of all committed batches that have none yet, and return them."""
         tail = read_tail_or_empty(self._checkpoint)
         if tail.latest_commit is None or tail.query_id is None:
-            return
+            return []
         last, done = tail.latest_commit.batch_id, self.generation.ledger_batch
         if last <= done:
-            return
+            return []
         missing = [batch for batch in range(done + 1, last + 1) if batch in self._progress]
         if (
             len(missing) < last - done
         ):  # some were committed by a run that was killed, or by an earlier attempt
             missing = self._records.ledger.missing(self.generation.number, after=done, last_commit=last)
         self._lease.check()
-        self._records.ledger.append(self._lines(tail.query_id, missing))
+        lines = self._lines(tail.query_id, missing)
+        self._records.ledger.append(lines)
         self.update(ledger_batch=last, query_id=tail.query_id)
+        self._records.remove_counts(self.generation.number, last=last)
+        return lines
 
     def finish(self, outcome: str) -> None:
         """Record the outcome of a run that did not fail in the manifest."""
@@ -104,6 +108,7 @@ class Recorder:
                 batch,
                 commit=commits.get(batch),
                 progress=self._progress.get(batch),
+                counts=self._records.counts(origin.generation, batch, query_id),
             )
             for batch in batches
         )

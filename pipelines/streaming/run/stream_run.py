@@ -39,6 +39,7 @@ from pipelines.streaming.run import (
 )
 from pipelines.streaming.run.engine import Engine, record_jvm
 from pipelines.streaming.run.guard import check_edges
+from pipelines.streaming.run.judgement import Judgement, judgement_of
 from pipelines.streaming.run.lineage import Lineage
 from pipelines.streaming.run.live import Live, expected_batches
 from pipelines.streaming.run.plan import Plan
@@ -46,16 +47,18 @@ from pipelines.streaming.run.planned_files import check_planned_files
 from pipelines.streaming.run.progress import Progress, RunningQuery
 from pipelines.streaming.run.read_commits import with_read_commits
 from pipelines.streaming.run.recorder import Recorder
+from pipelines.streaming.run.refused import RefusedWriter, judgement_of_batch, judging_as
 from pipelines.streaming.run.results import Outcome, StreamResult
 from pipelines.streaming.run.unread_files import check_unread_files
 from pipelines.streaming.run.versions import current_versions
-from pipelines.streaming.run.writer import BatchWriter
+from pipelines.streaming.run.writer import BatchWriter, Ingest
 from pipelines.streaming.sinks.sink import CommitMetadata
 from pipelines.streaming.sources.source import SourceContext
 from pipelines.streaming.target import Target
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from pipelines.streaming.names import StreamName
     from pipelines.streaming.stream import Stream
@@ -187,6 +190,8 @@ class StreamRun:
             if start.kind == "no_data_batch":
                 self.lease.check()
                 repair.schedule_batch(self._checkpoint, tail, self._snapshot.records.control)
+            elif start.kind == "repeat_batch" and (judgement := self._judgement(tail, start.batch_id)):
+                self._finish(spark, confs, judgement)
             elif start.kind == "repeat_batch":
                 pins = current_versions(self.stream, self.target.lake)
                 before = self._snapshot.records.pins()
@@ -195,6 +200,37 @@ class StreamRun:
                 self._execute(spark, confs, pins, once=True)
             else:
                 return
+
+    def _judgement(self, tail: Tail, batch_id: int) -> Judgement | None:
+        """Return how the records of a batch were judged that the main table has and its quarantine may lack."""
+        if self.stream.feed is None or tail.query_id is None:
+            return None
+        return judgement_of_batch(self._snapshot, tail.query_id, batch_id)
+
+    def _finish(self, spark: "SparkSession", confs: dict[str, str], judgement: Judgement) -> None:
+        """Write the refused records of a batch that the main table has, and commit the batch."""
+        stream = judging_as(self.stream, judgement)
+        relocation.follow(self._snapshot, self._sources)
+        self._recorder.update(sources=self._sources)
+        for key, value in stream.query.confs(self.engine.default_partitions()).items():
+            spark.conf.set(key, value)
+        self._set_partitions(spark, confs)
+        context = SourceContext(spark, self.target)
+        (rows,) = (source.open(context, name) for name, source in stream.sources.items())
+        writer = RefusedWriter(
+            records=self._snapshot.records,
+            generation=self._recorder.generation.number,
+            epoch=self.lease.epoch,
+            query_id=self._tail().query_id or "",
+        )
+        try:
+            self._await(self._writer(rows).foreachBatch(writer).trigger(once=True), once=True)
+        finally:
+            for key in {*stream.query.options, *confs}:
+                if key in confs:
+                    spark.conf.set(key, confs[key])
+                else:
+                    spark.conf.unset(key)
 
     def _build(self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int]) -> query.Query:
         """Return the query, with its tables ready; a refusal leaves everything as it was."""
@@ -231,6 +267,17 @@ class StreamRun:
         self._lineage = built.lineage
         return built
 
+    def _set_partitions(self, spark: "SparkSession", confs: dict[str, str]) -> None:
+        # Spark 4.2 leaves the shuffle partitions out of a query's first offsets, and fails with None.get when it
+        # compares them with those of a batch to repeat, to detect an unfinished offline repartition of the state.
+        # The checkpoint as it is at this start decides: a repair before it may have changed it.
+        committed = self._tail().committed_offsets
+        unpinned = committed is not None and _PARTITIONS not in committed.conf
+        spark.conf.set(_CHECK_REPARTITION, "false" if unpinned else "true")
+        if unpinned:  # this start pins them, and the state has those of the first start
+            first = self._recorder.generation.confs or confs
+            spark.conf.set(_PARTITIONS, first.get(_PARTITIONS, confs[_PARTITIONS]))
+
     def _execute(
         self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int], *, once: bool
     ) -> None:
@@ -243,25 +290,13 @@ class StreamRun:
             once: Whether only the batch that was planned and not committed is repeated.
         """
         stream = self.stream
-        # Spark 4.2 leaves the shuffle partitions out of a query's first offsets, and fails with None.get when it
-        # compares them with those of a batch to repeat, to detect an unfinished offline repartition of the state.
-        # The checkpoint as it is at this start decides: a repair before it may have changed it.
-        committed = self._tail().committed_offsets
-        unpinned = committed is not None and _PARTITIONS not in committed.conf
-        spark.conf.set(_CHECK_REPARTITION, "false" if unpinned else "true")
-        if unpinned:  # this start pins them, and the state has those of the first start
-            first = self._recorder.generation.confs or confs
-            spark.conf.set(_PARTITIONS, first.get(_PARTITIONS, confs[_PARTITIONS]))
+        self._set_partitions(spark, confs)
         built = self._build(spark, confs, pins)
         if not once:
             self._snapshot.records.write_pins(Pins(self._next_batch(), pins))
-        writer = (
-            built.rows.writeStream.queryName(str(stream.name))
-            .outputMode(stream.query.output_mode)
-            .option("checkpointLocation", str(self._checkpoint))
-        )
+        writer = self._writer(built.rows)
         # A repeat always goes through foreachBatch: a batch that the table has is executed and not written.
-        native = built.ingest is None and not once and len(stream.sinks) == 1 and stream.main.native
+        native = stream.feed is None and not once and len(stream.sinks) == 1 and stream.main.native
         if native:
             metadata = CommitMetadata(batch_id=None, fingerprint=built.fingerprint, static_versions=pins)
             path = str(self._snapshot.records.table())
@@ -276,15 +311,25 @@ class StreamRun:
                     fingerprint=built.fingerprint,
                     static_versions=pins,
                     repeat=once,
-                    ingest=built.ingest,
-                    expect=stream.expect if built.ingest is not None else (),
+                    ingest=_ingest(stream, built),
                 )
             )
-        trigger = {"once": True} if once else {"availableNow": True}
+        self._await(writer.trigger(**({"once": True} if once else {"availableNow": True})), once=once)
+
+    def _writer(self, rows: "DataFrame") -> "DataStreamWriter":
+        return (
+            rows.writeStream.queryName(str(self.stream.name))
+            .outputMode(self.stream.query.output_mode)
+            .option("checkpointLocation", str(self._checkpoint))
+        )
+
+    def _await(self, writer: "DataStreamWriter", *, once: bool) -> None:
+        """Start a query and wait until it ends."""
+        stream = self.stream
         self.lease.check()
         if self.canceled.is_set():  # starting and stopping a query takes longer than a canceled run has
             raise CanceledError
-        started = writer.trigger(**trigger).start()
+        started = writer.start()
         expected = expected_batches(stream.sources, self.plan.backlog)
         self.live.enter(stream.name, "running", expected_batches=1 if once else expected)
         self._running = RunningQuery(started, partial(_take, self._recorder, self.live, stream.name))
@@ -341,12 +386,23 @@ class StreamRun:
         )
 
 
+def _ingest(stream: "Stream", built: query.Query) -> Ingest | None:
+    """Return what the batches of a feed need; None for other streams."""
+    if stream.feed is None:
+        return None
+    return Ingest(
+        function=stream.function,
+        judgement=judgement_of(stream, stream.feed),
+        repeatable=built.repeatable,
+        expect=stream.expect,
+    )
+
+
 def _take(recorder: Recorder, live: Live, stream: "StreamName", progress: list[Progress]) -> None:
     """Record batches that have ended, and show them.
 
     This is no method: a query that refers to its run would keep the run's session in a cycle until the interpreter
     ends, and then closing the session of Spark Connect waits forever for a thread that has ended.
     """
-    recorder.take(progress)
-    rows = sum(int(entry.get("numInputRows") or 0) for entry in progress)
-    live.add(stream, batches=len(progress), rows_read=rows)
+    lines = recorder.take(progress)
+    live.add(stream, batches=len(progress), rows_read=sum(line.rows_read or 0 for line in lines))

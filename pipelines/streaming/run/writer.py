@@ -2,27 +2,32 @@
 
 The steps, in order:
 a. A batch that the main table has is executed and writes nothing: its plan must run, because the watermark and
-   the state come from running it.
-b. A feed's records are computed once; those that violate a rule go to the quarantine table. In a repeat they
-   replace the records of the earlier attempt.
-c. The output is computed once for all sinks and the counts of the expectations, so that a random value is the same
+   the state come from running it. Refused records that a kill left out are written by another function, see
+   run/refused.py.
+b. The output is computed once for all sinks and the counts of the expectations, so that a random value is the same
    in every table; then the other sinks are written, in the order they are declared.
-d. The main table commits. That is the commit point of the batch.
+c. The main table commits. That is the commit point of the batch.
+
+A feed's records are parsed and judged in the query's plan. Where one append takes the batch, the records are counted
+by the job that writes it, and the refused ones are written afterwards. Otherwise the output has been computed and
+counted before anything is written, and the refused records go first.
 """
 
-import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipelines.streaming import delta_log
 from pipelines.streaming.checkpoint import read_tail
-from pipelines.streaming.columns import BATCH, ORIGIN, RAW, VIOLATED
+from pipelines.streaming.columns import BATCH, RAW, VIOLATED
 from pipelines.streaming.errors import CheckpointError
 from pipelines.streaming.expectations import Expect, counts, kept
 from pipelines.streaming.records import StreamRecords, transaction_app_id
+from pipelines.streaming.records.batch_counts import BatchCounts
 from pipelines.streaming.run.classic import release_checkpoint
+from pipelines.streaming.run.counted import CountedRows, numbers
+from pipelines.streaming.run.judgement import Judgement
 from pipelines.streaming.run.pause import pause_point
+from pipelines.streaming.run.quarantine import QUARANTINE, has_quarantined, quarantine, record_counts
 from pipelines.streaming.sinks import Sink
 from pipelines.streaming.sinks.sink import CommitMetadata, Transaction
 
@@ -31,7 +36,24 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-QUARANTINE = "quarantine"
+__all__ = ["QUARANTINE", "BatchWriter", "Ingest", "batch_column"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingest:
+    """What the batches of a feed need, in addition.
+
+    Attributes:
+        function: The transform of its records, which runs here, because the quarantine needs the raw record.
+        judgement: How the records are judged.
+        repeatable: Whether the rules refuse the same records each time that they are evaluated.
+        expect: Rules on the output of `function`; elsewhere they are in the query's plan.
+    """
+
+    function: "Callable[..., DataFrame]"
+    judgement: Judgement
+    repeatable: bool
+    expect: tuple[Expect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +68,7 @@ class BatchWriter:
         fingerprint: The fingerprint of the plan.
         static_versions: The Delta version of each static reading.
         repeat: Whether an earlier run may have left a part of this batch behind.
-        ingest: The transform of a feed's records, which runs here, after the quarantine; None elsewhere.
-        expect: Rules on the output of `ingest`; elsewhere they are in the query's plan.
+        ingest: What the batches of a feed need; None elsewhere.
     """
 
     records: StreamRecords
@@ -57,8 +78,7 @@ class BatchWriter:
     fingerprint: str
     static_versions: dict[str, int]
     repeat: bool = False
-    ingest: "Callable[..., DataFrame] | None" = None
-    expect: tuple[Expect, ...] = ()
+    ingest: Ingest | None = None
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch."""
@@ -69,83 +89,94 @@ class BatchWriter:
         main = self.records.sink_table(query_id)
         if main is not None and main.newest_batch >= batch_id:
             rows.write.format("noop").mode("overwrite").save()
-            return
-        if self.ingest is not None:
-            with _cached(rows):
-                self._ingest(rows, query_id, batch_id)
+        elif self.ingest is not None:
+            self._ingest(rows, self.ingest, query_id, batch_id)
         elif self._reads_once:
-            self._write(rows, query_id, batch_id, {})
+            self._write(rows, query_id, self._metadata(batch_id))
         else:
             # The whole plan runs before any write: a write that Delta skips must not leave partitions of the
             # state uncommitted.
             with _computed_once(rows) as output:
-                self._write(output, query_id, batch_id, {})
+                self._write(output, query_id, self._metadata(batch_id))
 
     @property
     def _reads_once(self) -> bool:
         """Whether writing the batch computes it once."""
         return len(self.sinks) == 1 and self.sinks[0].reads_rows_once
 
-    def _ingest(self, records: "DataFrame", query_id: str, batch_id: int) -> None:
-        from pyspark.sql import functions as F
-
-        violates = F.size(VIOLATED) > 0
-        counted = _numbers(
-            records.agg(F.count(F.lit(1)).alias("rows_read"), F.count_if(violates).alias("rows_quarantined"))
-        )
-        transaction = Transaction(transaction_app_id(query_id, QUARANTINE), batch_id)
-        self._quarantine(records.where(violates), counted["rows_quarantined"], transaction)
-        pause_point("after-quarantine", self.records.stream)
-        accepted = records.where(~violates).drop(RAW, VIOLATED)
-        output = self.ingest(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))  # type: ignore[misc]
-        if not self.expect and self._reads_once:
-            self._write(output, query_id, batch_id, counted)
-            return
-        with _computed_once(output) as rows:
-            if self.expect:
-                violations = _numbers(rows.agg(*counts(rows, self.expect)))
-                counted["rows_out"] = violations.pop("rows")
-                counted["rows_dropped"] = violations.pop("dropped")
-                counted["violations"] = {name.removeprefix("violated_"): n for name, n in violations.items()}
-            self._write(kept(rows, self.expect), query_id, batch_id, counted)
-
-    def _quarantine(self, refused: "DataFrame", count: int, transaction: Transaction) -> None:
-        """Write the batch's refused records; in a repeat they replace those of the earlier attempt."""
-        from pyspark.sql import functions as F
-
-        path = self.records.table(QUARANTINE)
-        if not count and not (self.repeat and delta_log.open_table(path)):
-            return
-        self.records.assert_lease(self.epoch)
-        writer = refused.select(
-            F.col(RAW).alias("raw"),
-            F.col(VIOLATED).alias("violated"),
-            F.col(ORIGIN).alias("origin"),
-            F.lit(self.generation).alias("generation"),
-            F.lit(transaction.version).cast("bigint").alias("batch_id"),
-            F.current_timestamp().alias("quarantined_at"),
-        ).write.format("delta")
-        # The commit of a repeat has no transaction, which Delta would skip.
-        metadata = json.dumps({"tidemill": {"batch_id": transaction.version}})
-        writer = writer.option("userMetadata", metadata)
-        if self.repeat:
-            this_batch = f"generation = {int(self.generation)} AND batch_id = {int(transaction.version)}"
-            writer = writer.mode("overwrite").option("replaceWhere", this_batch)
+    def _ingest(self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int) -> None:
+        # An earlier attempt may have refused other records, by other rules: those are replaced before the commit.
+        stale = self.repeat and has_quarantined(self.records, query_id, batch_id)
+        if not ingest.repeatable:
+            with _computed_once(records) as judged:
+                counted = self._computed(judged, ingest, query_id, batch_id, stale=stale)
+        elif self._reads_once and not stale:
+            counted = self._in_one_job(records, ingest, query_id, batch_id)
         else:
-            writer = writer.mode("append").option("txnAppId", transaction.app_id)
-            writer = writer.option("txnVersion", str(transaction.version))
-        writer.save(str(path))
+            counted = self._computed(records, ingest, query_id, batch_id, stale=stale)
+        self.records.assert_lease(self.epoch)
+        self.records.write_counts(self.generation, batch_id, BatchCounts(query_id=query_id, **counted))
 
-    def _write(self, output: "DataFrame", query_id: str, batch_id: int, counted: dict[str, Any]) -> None:
-        metadata = CommitMetadata(
-            batch_id=batch_id,
-            fingerprint=self.fingerprint,
-            static_versions=self.static_versions,
-            **counted,
+    def _in_one_job(
+        self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int
+    ) -> dict[str, Any]:
+        """Write the main table by a job that counts the records, then the refused ones; return the counts."""
+        judged = CountedRows(records, *record_counts())
+        output = self._output(judged.rows, ingest, batch_id)
+        metadata = self._metadata(batch_id, judgement=ingest.judgement)
+        if not ingest.expect:
+            self._write(output, query_id, metadata)
+            counted = judged.numbers()
+        else:
+            expected = CountedRows(output, *counts(output, ingest.expect))
+            self._write(kept(expected.rows, ingest.expect), query_id, metadata)
+            counted = judged.numbers() | _of_output(expected.numbers())
+        if counted["rows_quarantined"]:
+            self._quarantine(records, query_id, batch_id, stale=False)
+        return counted
+
+    def _computed(
+        self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int, *, stale: bool
+    ) -> dict[str, Any]:
+        """Compute the output, write the refused records, and then the output; return the counts."""
+        judged = CountedRows(records, *record_counts())
+        with _computed_once(self._output(judged.rows, ingest, batch_id)) as output:
+            counted = judged.numbers()
+            if ingest.expect:
+                counted |= _of_output(numbers(output.agg(*counts(output, ingest.expect))))
+            if counted["rows_quarantined"] or stale:
+                self._quarantine(records, query_id, batch_id, stale=stale)
+            committed = {name: count for name, count in counted.items() if name != "rows_blank"}
+            self._write(kept(output, ingest.expect), query_id, self._metadata(batch_id, **committed))
+        return counted
+
+    def _output(self, judged: "DataFrame", ingest: Ingest, batch_id: int) -> "DataFrame":
+        """Return what the function makes of the accepted records."""
+        from pyspark.sql import functions as F
+
+        accepted = judged.where(F.size(VIOLATED) == 0).drop(RAW, VIOLATED)
+        return ingest.function(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))
+
+    def _quarantine(self, records: "DataFrame", query_id: str, batch_id: int, *, stale: bool) -> None:
+        self.records.assert_lease(self.epoch)
+        quarantine(
+            records,
+            self.records.table(QUARANTINE),
+            generation=self.generation,
+            transaction=Transaction(transaction_app_id(query_id, QUARANTINE), batch_id),
+            replace=stale,
         )
+        pause_point("after-quarantine", self.records.stream)
+
+    def _metadata(self, batch_id: int, **known: Any) -> CommitMetadata:
+        return CommitMetadata(
+            batch_id=batch_id, fingerprint=self.fingerprint, static_versions=self.static_versions, **known
+        )
+
+    def _write(self, output: "DataFrame", query_id: str, metadata: CommitMetadata) -> None:
         for sink in self.sinks:
             self.records.assert_lease(self.epoch)
-            transaction = Transaction(transaction_app_id(query_id, sink.name), batch_id)
+            transaction = Transaction(transaction_app_id(query_id, sink.name), metadata.batch_id or 0)
             sink.write(output, self.records.table(sink.name), transaction, metadata)
             if sink is not self.sinks[-1]:
                 pause_point("between-sinks", self.records.stream)
@@ -167,20 +198,11 @@ def _computed_once(rows: "DataFrame") -> "Iterator[DataFrame]":
         release_checkpoint(computed)
 
 
-@contextmanager
-def _cached(rows: "DataFrame") -> "Iterator[None]":
-    """Keep rows while they are used more than once."""
-    rows.persist()
-    try:
-        yield
-    finally:
-        rows.unpersist()
-
-
-def _numbers(aggregates: "DataFrame") -> dict[str, Any]:
-    """Return one row of counts by name; an aggregate over no rows counts 0."""
-    row = aggregates.first()
-    return {name: number or 0 for name, number in (row.asDict() if row else {}).items()}
+def _of_output(counted: dict[str, Any]) -> dict[str, Any]:
+    """Return the counts of the expectations by the names of the ledger."""
+    rows, dropped = counted.pop("rows"), counted.pop("dropped")
+    violations = {name.removeprefix("violated_"): count for name, count in counted.items()}
+    return {"rows_out": rows, "rows_dropped": dropped, "violations": violations}
 
 
 def batch_column(generation: int, batch_id: int) -> Any:

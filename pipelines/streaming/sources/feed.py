@@ -10,7 +10,7 @@ from pipelines.streaming.names import valid_feed_name, valid_rule_name
 from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH, limited
 from pipelines.streaming.sources.kafka import MAX_OFFSETS_PER_BATCH
 from pipelines.streaming.sources.parser import CORRUPT, Parser
-from pipelines.streaming.sources.source import BLANK_OBSERVATION, Source, SourceContext, positive
+from pipelines.streaming.sources.source import Source, SourceContext, positive
 from pipelines.streaming.sql import valid_condition
 from pipelines.streaming.target import FolderBinding
 
@@ -86,15 +86,16 @@ class Feed(Source):
         return f"feed {self.name}"
 
     def load(self, context: SourceContext, name: str) -> "DataFrame":
-        """Return parsed columns, `_origin`, `_raw` and `_violated` (the rules that the record violates)."""
+        """Return parsed columns, `_origin`, `_raw` and `_violated` (the rules that the record violates).
+
+        Lines that are no records are among the rows, so that whoever reads them can count them: `_violated` is NULL.
+        """
         from pyspark.sql import functions as F
 
-        records = self._records(context, name)
+        lines, is_blank = self._lines(context, name)
         if self.value.header:
-            headers = F.count_if(self._is_header(records)).alias("rows")
-            records = records.observe(f"{BLANK_OBSERVATION}{name}_header", headers)
-            records = records.where(~self._is_header(records))
-        return self.judged(records)
+            is_blank |= self._is_header(lines)
+        return self.judged(lines).withColumn(VIOLATED, F.when(~is_blank, F.col(VIOLATED)))
 
     def judged(self, records: "DataFrame", *kept: str) -> "DataFrame":
         """Return records with their parsed columns and `_violated`, the rules that each violates.
@@ -121,11 +122,17 @@ class Feed(Source):
         parsed = records.select(*columns, RAW, ORIGIN, *kept, unparsable.alias(UNPARSABLE)).drop(CORRUPT)
         # An unparsable record has no columns that a rule could judge: it violates that one rule only.
         always = guard(parsed.select(RAW))
-        violations = [F.when(F.col(UNPARSABLE), F.lit(UNPARSABLE))] + [
-            F.when(~F.col(UNPARSABLE) & violated(sql, always), F.lit(rule))
-            for rule, sql in self.quarantine.items()
-        ]
-        return parsed.withColumn(VIOLATED, F.array_compact(F.array(*violations))).drop(UNPARSABLE)
+        violations = F.when(F.col(UNPARSABLE), F.array(F.lit(UNPARSABLE)))
+        if self.quarantine:
+            # Most records violate nothing, and one condition that all rules make costs less than one per rule.
+            together = " AND ".join(f"({condition})" for condition in self.quarantine.values())
+            each = (
+                F.when(violated(condition, always), F.lit(rule))
+                for rule, condition in self.quarantine.items()
+            )
+            violations = violations.when(violated(together, always), F.array_compact(F.array(*each)))
+        none = F.array().cast("array<string>")
+        return parsed.withColumn(VIOLATED, violations.otherwise(none)).drop(UNPARSABLE)
 
     def _is_header(self, records: "DataFrame") -> "Column":
         """Return whether a line of the feed holds the names of its columns."""
@@ -134,8 +141,11 @@ class Feed(Source):
         parsed = records.select(self.value.parsed(F.col(RAW)).alias(_PARSED)).select(f"{_PARSED}.*")
         return self.value.is_header(F.col(RAW), parsed.drop(CORRUPT).columns)
 
-    def _records(self, context: SourceContext, name: str) -> "DataFrame":
-        """Return one row per record: `_raw`, the text or NULL, and `_origin`."""
+    def _lines(self, context: SourceContext, name: str) -> "tuple[DataFrame, Column]":
+        """Return one row per line or message, and which of them are blank.
+
+        The columns are `_raw`, the text or NULL, and `_origin`.
+        """
         from pyspark.sql import functions as F
 
         binding = context.target.binding(self.name)
@@ -151,11 +161,8 @@ class Feed(Source):
                 F.lit(None).cast("timestamp").alias("timestamp"),
                 F.lit(None).cast("string").alias("key"),
             )
-            is_blank = F.trim("value") == ""
-            lines = lines.observe(f"{BLANK_OBSERVATION}{name}", F.count_if(is_blank).alias("rows"))
-            return lines.where(~is_blank).select(
-                F.col("value").alias(RAW), origin.cast(_ORIGIN_TYPE).alias(ORIGIN)
-            )
+            rows = lines.select(F.col("value").alias(RAW), origin.cast(_ORIGIN_TYPE).alias(ORIGIN))
+            return rows, F.trim(F.col(RAW)) == ""
         reader = reader.format("kafka").options(**binding.cluster.spark_options())
         if self.max_records_per_batch:
             reader = reader.option("maxOffsetsPerTrigger", str(self.max_records_per_batch))
@@ -168,6 +175,7 @@ class Feed(Source):
             "timestamp",
             F.col("key").cast("string").alias("key"),
         )
-        return messages.select(
+        rows = messages.select(
             F.col("value").cast("string").alias(RAW), origin.cast(_ORIGIN_TYPE).alias(ORIGIN)
         )
+        return rows, F.lit(False)

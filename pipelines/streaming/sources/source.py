@@ -21,8 +21,6 @@ StartingPoint = int | Literal["snapshot", "begun", "declared"]
 checkpoint says; or where the options of the source say."""
 READ_OBSERVATION = "tidemill_read_"
 """The prefix of the observations that count the rows of a source, each with the source's name."""
-BLANK_OBSERVATION = "tidemill_blank_"
-"""The prefix of the observations that count lines of a feed which are no records."""
 
 
 @dataclass(frozen=True, slots=True)
