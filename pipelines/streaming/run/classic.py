@@ -72,7 +72,8 @@ def observed_metrics(spark: "SparkSession", observation: "Observation") -> dict[
         later = Observation()
         spark.range(1).observe(later, F.count(F.lit(1)).alias("rows")).collect()
         _ = later.get
-    return observation.get if future.isCompleted() else None
+    counted = future.isCompleted() and observation._jo.getRow().length()  # type: ignore[union-attr]  # noqa: SLF001
+    return observation.get if counted else None
 
 
 def check_supported(rows: "DataFrame", output_mode: str) -> None:
