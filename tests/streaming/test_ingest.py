@@ -40,7 +40,7 @@ def events(*numbers):
     return [{"id": f"e{number}", "n": number} for number in numbers]
 
 
-def texts(*numbers):
+def lines_of(*numbers):
     return multiset((json.dumps(event),) for event in events(*numbers))
 
 
@@ -94,7 +94,7 @@ def test_records_are_counted_where_spark_leaves_out_the_plan(scratch):
     scratch.run(stream, [events(-1, 1, 2)])
     batch = line(scratch, stream)
     assert (batch.rows_read, batch.rows_quarantined, batch.rows_written) == (3, 1, 0)
-    assert scratch.quarantined(stream, "raw") == texts(-1)
+    assert scratch.quarantined(stream, "raw") == lines_of(-1)
 
 
 OLD = {"positive": "n > 0", "past": "date_add(current_date(), n) < date_add(current_date(), 50)"}
@@ -120,13 +120,13 @@ def test_a_batch_is_finished_by_the_rules_that_its_rows_passed(scratch, edit):
     else:
         scratch.run(after)
     assert scratch.rows(before, "n") == multiset([(1,)])
-    assert scratch.quarantined(before, "raw") == texts(-1, 99)
+    assert scratch.quarantined(before, "raw") == lines_of(-1, 99)
     batch = line(scratch, before, 0)
     assert (batch.rows_read, batch.rows_blank, batch.rows_quarantined, batch.rows_written) == (3, 1, 2, 1)
     if edit == "other rules":
         scratch.run(after, [events(-5, 5)])
         assert scratch.rows(after, "n") == multiset([(1,), (-5,)])
-        assert scratch.quarantined(after, "raw") == texts(-1, 99, 5)
+        assert scratch.quarantined(after, "raw") == lines_of(-1, 99, 5)
     (check,) = evaluate(after, scratch.target, datetime.now(UTC), names=["exactly_once"])
     assert check.passed, check.summary
 
@@ -136,9 +136,9 @@ def test_a_batch_whose_refused_records_are_written_is_finished(scratch, monkeypa
     with monkeypatch.context() as patched:
         patched.setattr(StreamRecords, "write_counts", _raise)
         fails(scratch, stream, events(-1, 1))
-    assert scratch.quarantined(stream, "raw") == texts(-1)
+    assert scratch.quarantined(stream, "raw") == lines_of(-1)
     scratch.run(ingest(DeltaAppend(), {}))
-    assert (scratch.quarantined(stream, "raw"), scratch.rows(stream, "n")) == (texts(-1), multiset([(1,)]))
+    assert (scratch.quarantined(stream, "raw"), scratch.rows(stream, "n")) == (lines_of(-1), multiset([(1,)]))
     assert line(scratch, stream).rows_quarantined == 1
 
 
@@ -171,10 +171,10 @@ def test_refused_records_of_an_attempt_whose_rules_are_gone_are_replaced(scratch
     """The first attempt has quarantined before it failed, as rules that are random make it."""
     first = ingest(Probe(failures=["before"]), {"lucky": f"n > 0 OR {RANDOM} AND false"})
     fails(scratch, first, events(-1, 1, 2))
-    assert scratch.quarantined(first, "raw") == texts(-1)
+    assert scratch.quarantined(first, "raw") == lines_of(-1)
     second = ingest(Probe(), {"two": "n <> 2"})
     scratch.run(second)
-    assert scratch.quarantined(second, "raw") == texts(2)
+    assert scratch.quarantined(second, "raw") == lines_of(2)
     assert scratch.rows(second, "n") == multiset([(-1,), (1,)])
 
 

@@ -1,4 +1,4 @@
-"""How a feed tells records from refused ones, as plain data that a commit can carry.
+"""How a feed distinguishes records that pass from refused ones, as plain data that a commit can carry.
 
 The main table of a feed may commit a batch before the quarantine does. After a kill between the two, the refused
 records are found again by the schema and the rules that the table's rows passed, whatever the code is by then.

@@ -126,11 +126,11 @@ class Feed(Source):
         if self.quarantine:
             # Most records violate nothing, and one condition that all rules make costs less than one per rule.
             together = " AND ".join(f"({condition})" for condition in self.quarantine.values())
-            each = (
+            names = (
                 F.when(violated(condition, always), F.lit(rule))
                 for rule, condition in self.quarantine.items()
             )
-            violations = violations.when(violated(together, always), F.array_compact(F.array(*each)))
+            violations = violations.when(violated(together, always), F.array_compact(F.array(*names)))
         none = F.array().cast("array<string>")
         return parsed.withColumn(VIOLATED, violations.otherwise(none)).drop(UNPARSABLE)
 
