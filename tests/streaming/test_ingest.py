@@ -153,7 +153,7 @@ RANDOM = "reflect('java.util.UUID', 'randomUUID') < '8'"
 @pytest.mark.parametrize("when", [[], ["before"], ["after"]], ids=["no failure", "before", "after"])
 def test_a_rule_that_is_random_refuses_a_record_or_not(scratch, rule, when):
     stream = ingest(Probe(failures=list(when)), {"lucky": rule})
-    records = events(*range(60))
+    records = ["", *events(*range(60))]
     if when:
         fails(scratch, stream, records)
         scratch.run(stream)
@@ -165,6 +165,7 @@ def test_a_rule_that_is_random_refuses_a_record_or_not(scratch, rule, when):
     assert ids + passed == Counter(range(60))
     batch = line(scratch, stream)
     assert (batch.rows_read, batch.rows_quarantined, batch.rows_written) == (60, ids.total(), passed.total())
+    assert batch.rows_blank == 1
 
 
 def test_refused_records_of_an_attempt_whose_rules_are_gone_are_replaced(scratch):

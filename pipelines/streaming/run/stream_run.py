@@ -39,7 +39,7 @@ from pipelines.streaming.run import (
 )
 from pipelines.streaming.run.engine import Engine, record_jvm
 from pipelines.streaming.run.guard import check_edges
-from pipelines.streaming.run.judgement import Judgement, judgement_of
+from pipelines.streaming.run.judgement import Judgement
 from pipelines.streaming.run.lineage import Lineage
 from pipelines.streaming.run.live import Live, expected_batches
 from pipelines.streaming.run.plan import Plan
@@ -311,7 +311,7 @@ class StreamRun:
                     fingerprint=built.fingerprint,
                     static_versions=pins,
                     repeat=once,
-                    ingest=_ingest(stream, built),
+                    ingest=Ingest.of(stream, repeatable=built.repeatable),
                 )
             )
         self._await(writer.trigger(**({"once": True} if once else {"availableNow": True})), once=once)
@@ -384,18 +384,6 @@ class StreamRun:
             warnings=self._warnings(batches),
             lineage=self._lineage,
         )
-
-
-def _ingest(stream: "Stream", built: query.Query) -> Ingest | None:
-    """Return what the batches of a feed need; None for other streams."""
-    if stream.feed is None:
-        return None
-    return Ingest(
-        function=stream.function,
-        judgement=judgement_of(stream, stream.feed),
-        repeatable=built.repeatable,
-        expect=stream.expect,
-    )
 
 
 def _take(recorder: Recorder, live: Live, stream: "StreamName", progress: list[Progress]) -> None:

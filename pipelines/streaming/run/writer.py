@@ -15,7 +15,7 @@ counted before anything is written, and the refused records go first.
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pipelines.streaming.checkpoint import read_tail
 from pipelines.streaming.columns import BATCH, RAW, VIOLATED
@@ -25,7 +25,7 @@ from pipelines.streaming.records import StreamRecords, transaction_app_id
 from pipelines.streaming.records.batch_counts import BatchCounts
 from pipelines.streaming.run.classic import release_checkpoint
 from pipelines.streaming.run.counted import CountedRows, numbers
-from pipelines.streaming.run.judgement import Judgement
+from pipelines.streaming.run.judgement import Judgement, judgement_of
 from pipelines.streaming.run.pause import pause_point
 from pipelines.streaming.run.quarantine import QUARANTINE, has_quarantined, quarantine, record_counts
 from pipelines.streaming.sinks import Sink
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
+
+    from pipelines.streaming.stream import Stream
 
 __all__ = ["QUARANTINE", "BatchWriter", "Ingest", "batch_column"]
 
@@ -54,6 +56,14 @@ class Ingest:
     judgement: Judgement
     repeatable: bool
     expect: tuple[Expect, ...] = ()
+
+    @classmethod
+    def of(cls, stream: "Stream", *, repeatable: bool) -> "Self | None":
+        """Return what the batches of a stream need; None where it reads no feed."""
+        if stream.feed is None:
+            return None
+        judgement = judgement_of(stream, stream.feed)
+        return cls(function=stream.function, judgement=judgement, repeatable=repeatable, expect=stream.expect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +98,7 @@ class BatchWriter:
             raise CheckpointError("its checkpoint has no metadata file.", stream=self.records.stream)
         main = self.records.sink_table(query_id)
         if main is not None and main.newest_batch >= batch_id:
-            rows.write.format("noop").mode("overwrite").save()
+            self._execute(rows, query_id, batch_id)
         elif self.ingest is not None:
             self._ingest(rows, self.ingest, query_id, batch_id)
         elif self._reads_once:
@@ -98,6 +108,18 @@ class BatchWriter:
             # state uncommitted.
             with _computed_once(rows) as output:
                 self._write(output, query_id, self._metadata(batch_id))
+
+    def _execute(self, rows: "DataFrame", query_id: str, batch_id: int) -> None:
+        """Execute a batch that the main table has; its commit has all counts but that of the lines of a feed."""
+        if self.ingest is None:
+            rows.write.format("noop").mode("overwrite").save()
+            return
+        counted = numbers(rows.agg(*record_counts()))
+        lines = BatchCounts(
+            query_id=query_id, rows_read=counted["rows_read"], rows_blank=counted["rows_blank"]
+        )
+        self.records.assert_lease(self.epoch)
+        self.records.write_counts(self.generation, batch_id, lines)
 
     @property
     def _reads_once(self) -> bool:
