@@ -188,4 +188,3 @@ def test_a_line_that_a_later_run_writes_has_the_counts(scratch, monkeypatch):
     batch = line(scratch, stream)
     assert batch.reconstructed
     assert (batch.rows_read, batch.rows_blank, batch.rows_quarantined, batch.rows_written) == (3, 1, 1, 2)
-    assert not list((scratch.lake.control(stream.name) / "counts").rglob("*.json"))

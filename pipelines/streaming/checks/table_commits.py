@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.checks.ranges import rows_in_files
@@ -269,6 +269,12 @@ class TableLog:
         else:
             yield from self._rows(batch, commits[0])
 
+    def _counts(self, batch: int) -> dict[str, Any]:
+        """Return what the batch of a feed has counted, which its commit may not have."""
+        snapshot = self.context.snapshot
+        counts = snapshot.records.counts(snapshot.generation, batch, snapshot.query_id or "")
+        return {} if counts is None else _known(asdict(counts))
+
     def _refused(self, batch: int, commits: Sequence[_TableCommit]) -> Iterator[str]:
         """Compare the records in quarantine with those that the batch refused; a repeat has replaced earlier ones."""
         line = self.lines.get(batch)
@@ -294,7 +300,7 @@ class TableLog:
         line = self.lines.get(batch)
         if line is None or self.sink != MAIN_SINK:
             return
-        metadata = commit_metadata(one.commit)
+        metadata = {**self._counts(batch), **_known(commit_metadata(one.commit))}
         if not merges and None not in (line.rows_out, line.rows_dropped, one.rows):
             kept = (line.rows_out or 0) - (line.rows_dropped or 0)
             if kept != one.rows:
@@ -315,3 +321,7 @@ class TableLog:
                     f"The ledger's line of batch {batch} has {recorded:,} as its {what}, and {where} has {logged:,}: "
                     "the line was changed, or the table was. Restore both from a copy of the same time."
                 )
+
+
+def _known(counts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: count for name, count in counts.items() if count is not None}

@@ -2,7 +2,7 @@
 
 They are known once its rows are in the table, too late for the metadata of that commit. A batch that is committed has
 its file, or a commit that has the counts, so its line in the ledger is complete even if a later run writes it. The
-file is removed once the line is there.
+files of the last hundred batches stay, because the check `exactly_once` compares the ledger with them.
 """
 
 import json

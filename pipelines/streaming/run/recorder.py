@@ -11,6 +11,9 @@ from pipelines.streaming.records.manifest import Generation, Manifest
 from pipelines.streaming.run.batch_record import BatchOrigin, batch_record
 from pipelines.streaming.run.pause import pause_point
 
+# As many as Spark keeps offsets: the check `exactly_once` compares the ledger with them.
+_KEPT_COUNTS = 100
+
 
 class Recorder:
     """Writes what a run does to a stream.
@@ -79,7 +82,7 @@ class Recorder:
         lines = self._lines(tail.query_id, missing)
         self._records.ledger.append(lines)
         self.update(ledger_batch=last, query_id=tail.query_id)
-        self._records.remove_counts(self.generation.number, last=last)
+        self._records.remove_counts(self.generation.number, last=last - _KEPT_COUNTS)
         return lines
 
     def finish(self, outcome: str) -> None:
