@@ -53,8 +53,11 @@ def _ingest(pipeline: Pipeline, *, changed: bool) -> None:
         def ingest(events):
             return events.withColumn("note", F.lit("new")) if changed else events
 
+    # A rule that may answer differently: the quarantine is written first.
+    known = "order_id != 'bad' AND rand() >= 0"
+
     @pipeline.stream(
-        source=Feed("payments", value=from_json(PAYMENT), quarantine={"known": "order_id != 'bad'"}),
+        source=Feed("payments", value=from_json(PAYMENT), quarantine={"known": known}),
         sink=DeltaAppend(),
     )
     def payments(events):

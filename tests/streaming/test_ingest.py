@@ -6,12 +6,27 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, QueryOptions, from_csv, from_json
+from pipelines.streaming import (
+    DeltaAppend,
+    Expect,
+    Feed,
+    Pipeline,
+    QueryOptions,
+    from_csv,
+    from_json,
+    raw,
+)
 from pipelines.streaming.checks.evaluation import evaluate
-from pipelines.streaming.errors import TidemillError
+from pipelines.streaming.columns import ORIGIN, RAW
+from pipelines.streaming.errors import DataLossError, TidemillError
+from pipelines.streaming.lifecycle import accept_new_source
 from pipelines.streaming.records import StreamRecords
+from pipelines.streaming.run.classic import full_plan
+from pipelines.streaming.run.judgement import is_repeatable
+from pipelines.streaming.run.plan_tree import parse_plan
 from pipelines.streaming.run.recorder import Recorder
 from pipelines.streaming.testing import multiset
 
@@ -89,12 +104,40 @@ def test_headers_and_blank_lines_are_no_records(scratch):
     assert (batch.rows_read, batch.rows_blank, batch.rows_quarantined, batch.rows_written) == (2, 3, 1, 1)
 
 
-def test_records_are_counted_where_spark_leaves_out_the_plan(scratch):
-    stream = ingest(DeltaAppend(), {"positive": "n > 0"}, function=lambda rows: rows.where("false"))
+def first_rows(frames):
+    """Ends before the input does, as `mapInPandas` may."""
+    for frame in frames:
+        yield frame.head(0)
+        return
+
+
+FEW = {  # functions that Spark may end before they have read each record
+    "nothing": lambda rows: rows.where("false"),
+    "an empty list": lambda rows: rows.where("n IN (SELECT id FROM range(9) WHERE id > rand() + 9)"),
+    "the first": lambda rows: rows.select("id", "n").mapInPandas(first_rows, EVENT),
+}
+
+
+@pytest.mark.parametrize(("function", "sinks"), [*((name, 1) for name in FEW), ("an empty list", 2)])
+def test_records_that_the_function_does_not_read_are_counted(scratch, function, sinks):
+    sink = [DeltaAppend(name="copy"), DeltaAppend()][-sinks:]
+    stream = ingest(sink, {"positive": "n > 0"}, function=FEW[function])
+    scratch.run(stream, [events(1, 2, *[3] * 30_000, -1)])
+    batch = line(scratch, stream)
+    assert (batch.rows_read, batch.rows_quarantined, batch.rows_written) == (30_003, 1, 0)
+    assert scratch.quarantined(stream, "raw") == lines_of(-1)
+
+
+def test_records_that_the_function_reads_twice_are_counted_once(scratch):
+    both = lambda rows: rows.where("n > 1").unionByName(rows.where("n <= 1"))  # noqa: E731
+    stream = ingest(DeltaAppend(), {"positive": "n > 0"}, function=both)
     scratch.run(stream, [events(-1, 1, 2)])
     batch = line(scratch, stream)
-    assert (batch.rows_read, batch.rows_quarantined, batch.rows_written) == (3, 1, 0)
-    assert scratch.quarantined(stream, "raw") == lines_of(-1)
+    assert (batch.rows_read, batch.rows_quarantined, batch.rows_written) == (3, 1, 2)
+    assert scratch.rows(stream, "n") == multiset([(1,), (2,)])
+    scratch.run(stream, [["", " "]])
+    batch = line(scratch, stream)
+    assert (batch.rows_read, batch.rows_blank, batch.rows_quarantined, batch.rows_written) == (0, 2, 0, 0)
 
 
 OLD = {"positive": "n > 0", "past": "date_add(current_date(), n) < date_add(current_date(), 50)"}
@@ -134,7 +177,7 @@ def test_a_batch_is_finished_by_the_rules_that_its_rows_passed(scratch, edit):
 def test_a_batch_whose_refused_records_are_written_is_finished(scratch, monkeypatch):
     stream = ingest(DeltaAppend(), {"positive": "n > 0"})
     with monkeypatch.context() as patched:
-        patched.setattr(StreamRecords, "write_counts", _raise)
+        patched.setattr(StreamRecords, "add_counts", _raise)
         fails(scratch, stream, events(-1, 1))
     assert scratch.quarantined(stream, "raw") == lines_of(-1)
     scratch.run(ingest(DeltaAppend(), {}))
@@ -146,13 +189,155 @@ def _raise(*_args, **_kwargs):
     raise RuntimeError(PURPOSE)
 
 
+TOKYO = {"spark.sql.session.timeZone": "Asia/Tokyo"}
+AT = "id STRING, at TIMESTAMP"
+
+
+@pytest.mark.parametrize(("first", "second"), [(TOKYO, {}), ({}, TOKYO)], ids=["left out", "added"])
+def test_a_batch_is_finished_with_the_confs_that_its_rows_passed_with(scratch, first, second):
+    rules = {"old": "at < TIMESTAMP'2026-01-01 00:00:00+00:00'"}
+    new_year = [{"id": "new year in Tokyo", "at": "2026-01-01 05:00:00"}]
+    before = ingest(Probe(failures=["after"]), rules, schema=AT, options=first)
+    fails(scratch, before, new_year)
+    after = ingest(Probe(), rules, schema=AT, options=second)
+    scratch.run(after)
+    passed = int(first == TOKYO)
+    assert sum(scratch.rows(after).values()) == passed
+    assert sum(scratch.quarantined(after).values()) == 1 - passed
+    # Each run has the confs of its own declaration again.
+    fails(scratch, before := ingest(Probe(failures=["after"]), rules, schema=AT, options=first), new_year)
+    scratch.run(after, [new_year])
+    assert sum(scratch.rows(before).values()) == 2 * passed + (1 - passed)
+    assert sum(scratch.quarantined(after).values()) == 2 * (1 - passed) + passed
+
+
+def test_a_batch_is_finished_whose_commit_the_cleanup_of_the_log_has_removed(scratch):
+    stream = ingest(Probe(failures=["after"]), {"positive": "n > 0"})
+    fails(scratch, stream, events(-1, 1))
+    table = DeltaTable(str(scratch.lake.table(stream.name)))
+    table.create_checkpoint()
+    for commit in (scratch.lake.table(stream.name) / "_delta_log").glob("*.json"):
+        commit.unlink()
+    scratch.run(stream)
+    assert (scratch.rows(stream, "n"), scratch.quarantined(stream, "raw")) == (multiset([(1,)]), lines_of(-1))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_batch_whose_files_are_gone_is_not_committed(scratch, tmp_path, when):
+    stream = ingest(Probe(failures=[when]), {"positive": "n > 0"})
+    fails(scratch, stream, events(-1, 1))
+    (file,) = (scratch.landing / "events").iterdir()
+    kept = file.rename(tmp_path / "kept")
+    scratch.drop_file("events", events(2))
+    with pytest.raises(DataLossError, match=f"1 file of it can no longer be read, such as {file}"):
+        scratch.run(stream)
+    kept.rename(file)
+    scratch.run(stream)
+    assert scratch.rows(stream, "n") == multiset([(1,), (2,)])
+    assert scratch.quarantined(stream, "raw") == lines_of(-1)
+
+
+def test_a_batch_is_not_committed_without_the_feed_that_it_refused_records_of(scratch):
+    before = ingest(Probe(failures=["after"]), {"positive": "n > 0"})
+    fails(scratch, before, events(-1, 1))
+    other = Feed("others", value=from_json(EVENT))
+    after = Pipeline("shop").stream(source={"others": other}, sink=Probe(), name="events")(
+        lambda others: others
+    )
+    accept_new_source(after, scratch.target, "others")
+    with pytest.raises(
+        TidemillError, match=r"no longer reads the source 'rows'.* Fix: declare the source as it was"
+    ):
+        scratch.run(after)
+    scratch.run(before)
+    assert (scratch.rows(before, "n"), scratch.quarantined(before, "raw")) == (multiset([(1,)]), lines_of(-1))
+    scratch.run(after, [events(5)])
+    assert scratch.rows(after, "n") == multiset([(1,), (5,)])
+
+
+@pytest.mark.parametrize("parser", ["csv", "raw"])
+def test_a_batch_of_another_format_is_finished(scratch, parser):
+    value = {"csv": from_csv("id STRING, n INT", {"sep": ";"}, header=True), "raw": raw()}[parser]
+    rules = {"csv": {"positive": "n > 0"}, "raw": {"short": "length(value) < 4"}}[parser]
+    feed = Feed("events", value=value, quarantine=rules)
+    sink = Probe(failures=["after"])
+    before = Pipeline("shop").stream(source=feed, sink=sink, name="events")(lambda rows: rows)
+    after = ingest(Probe(), {}, schema="id INT, n STRING")
+    fails(scratch, before, ["id;n", "", "a;1", "b;-1"])
+    with pytest.raises(TidemillError):  # the columns of the new format do not fit
+        scratch.run(after, [events(7)])
+    passed = {"csv": multiset([("a", 1)]), "raw": multiset([("a;1",)])}[parser]
+    refused = {"csv": [("b;-1",)], "raw": [("id;n",), ("b;-1",)]}[parser]
+    assert (scratch.rows(before), scratch.quarantined(before, "raw")) == (passed, multiset(refused))
+
+
+SMALL_ONES = [Expect("small", "n < 8")]
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["after its counts", "before its counts"])
+def test_a_batch_that_is_finished_keeps_what_it_has_counted(scratch, monkeypatch, written):
+    stream = ingest(DeltaAppend(), {"positive": "n > 0"}, expect=SMALL_ONES)
+    add = StreamRecords.add_counts
+
+    def fails_with_counts(records, generation, batch, counts):
+        if written:
+            add(records, generation, batch, counts)
+        raise RuntimeError(PURPOSE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamRecords, "add_counts", fails_with_counts)
+        fails(scratch, stream, ["", *events(-1, 1, 9)])
+    scratch.run(stream)
+    batch = line(scratch, stream)
+    assert (batch.rows_read, batch.rows_blank, batch.rows_quarantined, batch.rows_written) == (3, 1, 1, 2)
+    # The counts of expectations are those of the attempt that wrote the rows, or unknown.
+    assert (batch.rows_out, dict(batch.violations)) == ((2, {"small": 1}) if written else (None, {}))
+    assert scratch.quarantined(stream, "raw") == lines_of(-1)
+
+
+def test_damaged_counts_do_not_stop_a_stream(scratch, monkeypatch):
+    stream = ingest(DeltaAppend(), {"positive": "n > 0"})
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "_lines", _raise)
+        fails(scratch, stream, events(-1, 1))
+    counts = scratch.lake.control(stream.name) / "counts" / "1" / "0.json"
+    counts.write_text("")
+    scratch.run(stream, [events(2)])
+    assert (line(scratch, stream, 0).rows_quarantined, line(scratch, stream, 1).rows_read) == (None, 1)
+
+
 RANDOM = "reflect('java.util.UUID', 'randomUUID') < '8'"
+ONCE = [
+    "n > 0",
+    "n > year(current_date())",
+    "current_timestamp() > at",
+    "unix_timestamp() > n",
+    "at < localtimestamp()",
+]
+AGAIN = [
+    "now() > at",
+    "at > TIMESTAMP'now'",
+    "at > cast('today' AS TIMESTAMP)",
+    "current_time() > TIME'12:00:00'",
+    "rand() < 0.5",
+    "uuid() < '8'",
+    RANDOM,
+    "n < (SELECT max(id) FROM range(9))",
+]
 
 
-@pytest.mark.parametrize("rule", [RANDOM, "rand() < 0.5", "uuid() < '8'"], ids=["reflect", "rand", "uuid"])
+@pytest.mark.parametrize("rule", [*ONCE, *AGAIN])
+def test_a_rule_is_repeatable_or_not(engine, rule):
+    spark = engine.new()
+    feed = Feed("events", value=from_json("n INT, at TIMESTAMP"), quarantine={"rule": rule})
+    lines = spark.range(1).select(F.lit("{}").alias(RAW), F.lit(None).alias(ORIGIN))
+    judged = feed.judged(lines)
+    assert is_repeatable(feed, judged, parse_plan(full_plan(judged, {}))) == (rule in ONCE)
+
+
 @pytest.mark.parametrize("when", [[], ["before"], ["after"]], ids=["no failure", "before", "after"])
-def test_a_rule_that_is_random_refuses_a_record_or_not(scratch, rule, when):
-    stream = ingest(Probe(failures=list(when)), {"lucky": rule})
+def test_a_rule_that_is_random_refuses_a_record_or_not(scratch, when):
+    stream = ingest(Probe(failures=list(when)), {"lucky": RANDOM})
     records = ["", *events(*range(60))]
     if when:
         fails(scratch, stream, records)

@@ -47,10 +47,13 @@ def counts_path(folder: Path, generation: int, batch_id: int) -> Path:
 
 
 def read_counts(path: Path, query_id: str) -> BatchCounts | None:
-    """Return the counts of a batch; None where it has none, or where they are of another query."""
+    """Return the counts of a batch; None where it has none, or where they are of another query.
+
+    A file that a power failure has damaged is as good as none: its counts are missing in the ledger, and no row is.
+    """
     try:
         counts = BatchCounts(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, TypeError):
         return None
     return counts if counts.query_id == query_id else None
 
@@ -61,7 +64,11 @@ def write_counts(path: Path, counts: BatchCounts) -> None:
 
 
 def remove_counts(folder: Path, generation: int, *, last: int) -> None:
-    """Remove the counts of a generation's batches up to one."""
-    for path in (folder / str(generation)).glob("*.json"):
-        if path.stem.isdigit() and int(path.stem) <= last:
+    """Remove the counts of a generation's batches up to one, and those of generations that have ended."""
+    for path in folder.glob("*/*.json"):
+        if not (path.stem.isdigit() and path.parent.name.isdigit()):
+            continue
+        if int(path.parent.name) < generation or (
+            path.parent.name == str(generation) and int(path.stem) <= last
+        ):
             path.unlink(missing_ok=True)

@@ -175,12 +175,13 @@ class StreamRecords:
         """Return the counts of a feed's batch; None where they are not recorded, or no longer."""
         return read_counts(counts_path(self._counts_folder, generation, batch_id), query_id)
 
-    def write_counts(self, generation: int, batch_id: int, counts: BatchCounts) -> None:
-        """Write the counts of a feed's batch."""
-        write_counts(counts_path(self._counts_folder, generation, batch_id), counts)
+    def add_counts(self, generation: int, batch_id: int, counts: BatchCounts) -> None:
+        """Write the counts of a feed's batch, unless the attempt that committed it has written them."""
+        if self.counts(generation, batch_id, counts.query_id) is None:
+            write_counts(counts_path(self._counts_folder, generation, batch_id), counts)
 
     def remove_counts(self, generation: int, *, last: int) -> None:
-        """Remove the counts of a generation's batches up to one: their lines in the ledger have them."""
+        """Remove the counts of earlier generations, and of batches up to one: their lines in the ledger have them."""
         remove_counts(self._counts_folder, generation, last=last)
 
     def checked(self) -> Checked | None:

@@ -18,6 +18,7 @@ _UNSTABLE = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), ""),
 )
 _LISTENER_SECONDS = 1.0
+_LONGEST_LISTENER_SECONDS = 60.0
 _LISTENER_POLL_SECONDS = 0.002
 _ALL_FIELDS = 2**31 - 1
 _NOT_NULL = re.compile(r"isnotnull\([^()]*#(\d+)L?(?:-T\d+ms)?\)")
@@ -61,19 +62,24 @@ def observed_metrics(spark: "SparkSession", observation: "Observation") -> dict[
     """
     if not is_classic(spark):
         return observation.get or None
-    future = observation._jo.future()  # type: ignore[union-attr]  # noqa: SLF001 - no public way to look without waiting
-    deadline = time.monotonic() + _LISTENER_SECONDS
-    while not future.isCompleted() and time.monotonic() < deadline:
-        time.sleep(_LISTENER_POLL_SECONDS)
-    if not future.isCompleted():
+    if not _has_ended(observation, _LISTENER_SECONDS):
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
         later = Observation()
         spark.range(1).observe(later, F.count(F.lit(1)).alias("rows")).collect()
-        _ = later.get
-    counted = future.isCompleted() and observation._jo.getRow().length()  # type: ignore[union-attr]  # noqa: SLF001
+        _has_ended(later, _LONGEST_LISTENER_SECONDS)  # a listener that is overloaded drops events
+    counted = _has_ended(observation, 0) and observation._jo.getRow().length()  # type: ignore[union-attr]  # noqa: SLF001
     return observation.get if counted else None
+
+
+def _has_ended(observation: "Observation", seconds: float) -> bool:
+    """Wait for the end of an observation; return whether it has come."""
+    future = observation._jo.future()  # type: ignore[union-attr]  # noqa: SLF001 - no public way to look without waiting
+    deadline = time.monotonic() + seconds
+    while not future.isCompleted() and time.monotonic() < deadline:
+        time.sleep(_LISTENER_POLL_SECONDS)
+    return bool(future.isCompleted())
 
 
 def check_supported(rows: "DataFrame", output_mode: str) -> None:

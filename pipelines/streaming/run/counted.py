@@ -17,15 +17,16 @@ class CountedRows:
     Args:
         rows: The rows.
         aggregates: The aggregates, each with a name.
+        reads_all: Whether what is done with the rows reads each of them.
 
     Attributes:
         rows: The rows, which count themselves when they are executed.
     """
 
-    def __init__(self, rows: "DataFrame", *aggregates: "Column") -> None:
+    def __init__(self, rows: "DataFrame", *aggregates: "Column", reads_all: bool = True) -> None:
         from pyspark.sql import Observation
 
-        self._plain, self._aggregates = rows, aggregates
+        self._plain, self._aggregates, self._reads_all = rows, aggregates, reads_all
         self._observation = Observation()
         self.rows = rows.observe(self._observation, *aggregates)
 
@@ -33,9 +34,11 @@ class CountedRows:
         """Return the aggregates by name, after the rows were executed once.
 
         Spark leaves out the whole plan where it finds that nothing comes of it, as below a filter that is always
-        false; the rows are then counted by themselves.
+        false. The rows are then counted by themselves, as where some may not have been read.
         """
-        observed = observed_metrics(self._plain.sparkSession, self._observation)
+        observed = None
+        if self._reads_all:
+            observed = observed_metrics(self._plain.sparkSession, self._observation)
         return numbers(self._plain.agg(*self._aggregates)) if observed is None else _without_null(observed)
 
 

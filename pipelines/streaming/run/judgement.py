@@ -5,34 +5,46 @@ records are found again by the schema and the rules that the table's rows passed
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pipelines.streaming.run.plan_tree import Node, has_subquery
 from pipelines.streaming.sources.parser import Parser
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.streaming.sources import Feed
-    from pipelines.streaming.stream import Stream
 
 Judgement = Mapping[str, Any]
-"""The parser and the rules of a feed, and the confs that the declaration sets, as JSON."""
+"""The parser and the rules of a feed, and the confs that change what they mean, as JSON."""
 
-# Spark takes the time of a batch for all other functions of the current time, also when it repeats the batch.
-_TIME_OF_DAY = re.compile(r"\bcurrent_time\b", re.IGNORECASE)
+# Spark takes the time of a batch for the other functions of the current time, also when it repeats the batch. These it
+# evaluates in each attempt: `now()`, `current_time()`, and special strings such as TIMESTAMP'now' and DATE'today'.
+_TIME_OF_ATTEMPT = re.compile(r"\b(now|current_time|today|tomorrow|yesterday)\b", re.IGNORECASE)
+# No secrets are among them, as there may be in `spark.sql.catalog`.
+_CONFS = re.compile(
+    r"spark\.sql\.(session\.(timeZone|collation\..+)|(ansi|csv|decimalOperations|function|json|legacy|parser|variant)"
+    r"\..+|caseSensitive|mapKeyDedupPolicy|readSideCharPadding|timestampType|variable\.substitute)"
+)
 
 
-def judgement_of(stream: "Stream", feed: "Feed") -> Judgement:
-    """Return what the judgement of a stream's records depends on."""
+def judgement_of(feed: "Feed", spark: "SparkSession") -> Judgement:
+    """Return what the judgement of a feed's records depends on.
+
+    Args:
+        feed: The feed.
+        spark: The session that judges them.
+    """
     return {
         "format": feed.value.format,
         "schema": feed.value.schema,
         "options": dict(feed.value.options),
         "header": feed.value.header,
         "rules": dict(feed.quarantine),
-        "confs": dict(stream.query.options),
+        "confs": _confs(spark),
     }
 
 
@@ -42,20 +54,45 @@ def as_judged(feed: "Feed", judgement: Judgement) -> "Feed":
     return replace(feed, value=parser, quarantine=judgement["rules"])
 
 
-def is_repeatable(feed: "Feed", records: "DataFrame") -> bool:
-    """Return whether the rules refuse the same records each time that they are evaluated.
+@contextmanager
+def judging_confs(spark: "SparkSession", judgement: Judgement) -> Iterator[None]:
+    """Give a session the confs of a judgement, and then those that it had."""
+    before = _confs(spark)
+    _change(spark, before, judgement["confs"])
+    try:
+        yield
+    finally:
+        _change(spark, judgement["confs"], before)
 
-    Spark answers: it takes no nondeterministic expression as the argument of an aggregate.
+
+def _confs(spark: "SparkSession") -> dict[str, str]:
+    return {name: value for name, value in sorted(spark.conf.getAll.items()) if _CONFS.fullmatch(name)}
+
+
+def _change(spark: "SparkSession", before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    for name in before.keys() - now.keys():
+        spark.conf.unset(name)
+    for name, value in now.items():
+        if before.get(name) != value:
+            spark.conf.set(name, value)
+
+
+def is_repeatable(feed: "Feed", records: "DataFrame", plan: Node | None) -> bool:
+    """Return whether the rules refuse the same records each time that they are evaluated, also after a kill.
+
+    Spark answers: it takes no nondeterministic expression as the argument of an aggregate. What a subquery reads may
+    have changed when a batch is repeated.
 
     Args:
         feed: The feed.
         records: Its parsed records.
+        plan: Their analyzed plan; None where it cannot be read.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
     rules = list(feed.quarantine.values())
-    if any(map(_TIME_OF_DAY.search, rules)):
+    if plan is None or has_subquery(plan) or any(map(_TIME_OF_ATTEMPT.search, rules)):
         return False
     try:
         _ = records.agg(F.count(F.lit(1)), *(F.count(F.expr(rule)) for rule in rules)).schema

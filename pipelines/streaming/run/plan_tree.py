@@ -12,6 +12,23 @@ _PREFIX = re.compile(r"^[ :]*[+:]- ")
 _NODE = re.compile(r"^['~!]*(?P<name>[\w$]+) ?(?P<arguments>.*)$", re.DOTALL)
 _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 _INDENT = 3
+# Nodes that read each row of their input. Those that run Python over many rows may stop before the last one.
+_READ_ALL = {
+    "CollectMetrics",
+    "EventTimeWatermark",
+    "Expand",
+    "Filter",
+    "Generate",
+    "Project",
+    "RebalancePartitions",
+    "Repartition",
+    "RepartitionByExpression",
+    "ResolvedHint",
+    "Sample",
+    "SubqueryAlias",
+    "Union",
+    "View",
+}
 
 
 @dataclass(eq=False)
@@ -69,6 +86,21 @@ def parse_plan(plan: str) -> Node | None:
             root = node
         path.append((depth, node))
     return root
+
+
+def has_subquery(node: Node) -> bool:
+    """Return whether an expression of a plan has a subquery."""
+    return bool(node.inner) or any(map(has_subquery, node.children))
+
+
+def reads_all(node: Node) -> bool:
+    """Return whether a plan reads each row of its sources, if it is not left out as a whole.
+
+    A subquery may become a join, which reads no row where its other side is empty.
+    """
+    if not node.children:
+        return not node.inner
+    return node.name in _READ_ALL and not node.inner and all(map(reads_all, node.children))
 
 
 def lists(arguments: str) -> list[list[str]] | None:

@@ -24,6 +24,7 @@ from pipelines.streaming.run.classic import explained, full_plan, plan_text, sta
 from pipelines.streaming.run.judgement import is_repeatable
 from pipelines.streaming.run.lineage import Lineage, lineage_of
 from pipelines.streaming.run.operators import operators_of, with_types
+from pipelines.streaming.run.plan_tree import parse_plan, reads_all
 from pipelines.streaming.run.writer import batch_column
 from pipelines.streaming.sinks import DeltaMerge
 from pipelines.streaming.sources import Feed
@@ -52,6 +53,7 @@ class Query:
         fingerprint: The fingerprint of the plan and of the function's source.
         operators: Its stateful operators, the one nearest to the sink first; None where the plan cannot be read.
         repeatable: For a feed, whether its rules refuse the same records each time that they are evaluated.
+        reads_all: For a feed, whether its function reads each record whatever the records are.
         warnings: What the plan does that its author may not expect, one sentence each.
         lineage: The columns of the sources that each output column is computed from, where the plan shows them.
     """
@@ -61,6 +63,7 @@ class Query:
     fingerprint: str
     operators: tuple[StatefulOperator, ...] | None = ()
     repeatable: bool = True
+    reads_all: bool = True
     warnings: tuple[str, ...] = ()
     lineage: Lineage = field(default_factory=dict)
 
@@ -113,12 +116,15 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         )
     # The quarantine needs the raw record, so it comes before the function, and the function runs per batch.
     with_batch = output.withColumn(BATCH, batch_column(generation, 0))
+    plan = full_plan(output, locations)
+    tree = parse_plan(plan)
     return Query(
         rows=records,
         output=with_batch.schema,
         fingerprint=fingerprint(stream, text),
-        repeatable=is_repeatable(stream.feed, records),
-        lineage=lineage_of(full_plan(output, locations), output.columns, static),
+        repeatable=is_repeatable(stream.feed, records, parse_plan(full_plan(records, locations))),
+        reads_all=tree is not None and reads_all(tree),
+        lineage=lineage_of(plan, output.columns, static),
     )
 
 

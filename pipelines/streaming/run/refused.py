@@ -8,36 +8,64 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.records import Snapshot, StreamRecords, transaction_app_id
+from pipelines.streaming.errors import TerminalError
+from pipelines.streaming.records import StreamRecords, transaction_app_id
 from pipelines.streaming.records.batch_counts import BatchCounts
 from pipelines.streaming.run.batch_record import commit_metadata
 from pipelines.streaming.run.counted import numbers
-from pipelines.streaming.run.judgement import Judgement, as_judged
+from pipelines.streaming.run.judgement import Judgement, as_judged, judgement_of
 from pipelines.streaming.run.quarantine import QUARANTINE, has_quarantined, quarantine, record_counts
 from pipelines.streaming.sinks.sink import Transaction
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
+    from pipelines.streaming.checkpoint import Tail
     from pipelines.streaming.stream import Stream
 
 
-def judgement_of_batch(snapshot: Snapshot, query_id: str, batch_id: int) -> Judgement | None:
-    """Return how the records of a batch were judged whose quarantine follows its commit in the main table.
+def pending_judgement(
+    stream: "Stream", records: StreamRecords, tail: "Tail", spark: "SparkSession"
+) -> Judgement | None:
+    """Return how the records of a batch to repeat were judged, if the main table has it and its quarantine may lack it.
 
     None where the main table does not have the batch, and where its quarantine came first.
+
+    Args:
+        stream: The stream.
+        records: Its records.
+        tail: The end of its checkpoint, with a batch to repeat.
+        spark: The stream's session.
+
+    Raises:
+        TerminalError: The definition no longer reads the feed, so its refused records would be lost.
     """
-    table = snapshot.records.sink_table(query_id)
-    if table is None or table.newest_batch < batch_id:
+    batch_id, query_id = tail.next_start.batch_id, tail.query_id
+    table = None if query_id is None else records.sink_table(query_id)
+    if query_id is None or table is None or table.newest_batch < batch_id:
         return None
     commit = delta_log.commits_of_batches(table.path, query_id, batch_id).get(batch_id)
-    return commit_metadata(commit).get("judgement")
+    if commit is None and stream.feed is not None:  # the log's cleanup has removed it
+        return judgement_of(stream.feed, spark)
+    judgement: Judgement | None = commit_metadata(commit).get("judgement")
+    planned = () if tail.latest_offset is None else tail.latest_offset.sources
+    names = [source.key for source in planned if source.raw is not None]
+    if judgement is None or (stream.feed is not None and list(stream.sources) == names):
+        return judgement
+    if has_quarantined(records, query_id, batch_id):
+        return None
+    raise TerminalError(
+        f"its table has batch {batch_id}, a run was killed before the records that the batch refused were in "
+        f"quarantine, and the definition no longer reads the source {', '.join(names)!r}.",
+        stream=stream.name,
+        fix=f"declare the source as it was, and run the stream once: tidemill run {stream.name}",
+    )
 
 
 def judging_as(stream: "Stream", judgement: Judgement) -> "Stream":
     """Return a stream that judges the records of its feed in that way."""
     feeds = {name: as_judged(stream.feed, judgement) for name in stream.sources if stream.feed is not None}
-    return replace(stream, sources=feeds, query=replace(stream.query, options=judgement["confs"]))
+    return replace(stream, sources=feeds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,4 +96,4 @@ class RefusedWriter:
                 transaction=Transaction(transaction_app_id(self.query_id, QUARANTINE), batch_id),
                 replace=False,
             )
-        self.records.write_counts(self.generation, batch_id, BatchCounts(query_id=self.query_id, **counted))
+        self.records.add_counts(self.generation, batch_id, BatchCounts(query_id=self.query_id, **counted))

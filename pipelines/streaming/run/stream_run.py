@@ -39,7 +39,7 @@ from pipelines.streaming.run import (
 )
 from pipelines.streaming.run.engine import Engine, record_jvm
 from pipelines.streaming.run.guard import check_edges
-from pipelines.streaming.run.judgement import Judgement
+from pipelines.streaming.run.judgement import Judgement, judgement_of, judging_confs
 from pipelines.streaming.run.lineage import Lineage
 from pipelines.streaming.run.live import Live, expected_batches
 from pipelines.streaming.run.plan import Plan
@@ -47,7 +47,7 @@ from pipelines.streaming.run.planned_files import check_planned_files
 from pipelines.streaming.run.progress import Progress, RunningQuery
 from pipelines.streaming.run.read_commits import with_read_commits
 from pipelines.streaming.run.recorder import Recorder
-from pipelines.streaming.run.refused import RefusedWriter, judgement_of_batch, judging_as
+from pipelines.streaming.run.refused import RefusedWriter, judging_as, pending_judgement
 from pipelines.streaming.run.results import Outcome, StreamResult
 from pipelines.streaming.run.unread_files import check_unread_files
 from pipelines.streaming.run.versions import current_versions
@@ -190,7 +190,7 @@ class StreamRun:
             if start.kind == "no_data_batch":
                 self.lease.check()
                 repair.schedule_batch(self._checkpoint, tail, self._snapshot.records.control)
-            elif start.kind == "repeat_batch" and (judgement := self._judgement(tail, start.batch_id)):
+            elif start.kind == "repeat_batch" and (judgement := self._judgement(spark, tail)):
                 self._finish(spark, confs, judgement)
             elif start.kind == "repeat_batch":
                 pins = current_versions(self.stream, self.target.lake)
@@ -201,36 +201,25 @@ class StreamRun:
             else:
                 return
 
-    def _judgement(self, tail: Tail, batch_id: int) -> Judgement | None:
-        """Return how the records of a batch were judged that the main table has and its quarantine may lack."""
-        if self.stream.feed is None or tail.query_id is None:
-            return None
-        return judgement_of_batch(self._snapshot, tail.query_id, batch_id)
+    def _judgement(self, spark: "SparkSession", tail: Tail) -> Judgement | None:
+        return pending_judgement(self.stream, self._snapshot.records, tail, spark)
 
     def _finish(self, spark: "SparkSession", confs: dict[str, str], judgement: Judgement) -> None:
         """Write the refused records of a batch that the main table has, and commit the batch."""
         stream = judging_as(self.stream, judgement)
         relocation.follow(self._snapshot, self._sources)
         self._recorder.update(sources=self._sources)
-        for key, value in stream.query.confs(self.engine.default_partitions()).items():
-            spark.conf.set(key, value)
         self._set_partitions(spark, confs)
-        context = SourceContext(spark, self.target)
-        (rows,) = (source.open(context, name) for name, source in stream.sources.items())
         writer = RefusedWriter(
             records=self._snapshot.records,
             generation=self._recorder.generation.number,
             epoch=self.lease.epoch,
             query_id=self._tail().query_id or "",
         )
-        try:
+        with judging_confs(spark, judgement):
+            context = SourceContext(spark, self.target)
+            (rows,) = (source.open(context, name) for name, source in stream.sources.items())
             self._await(self._writer(rows).foreachBatch(writer).trigger(once=True), once=True)
-        finally:
-            for key in {*stream.query.options, *confs}:
-                if key in confs:
-                    spark.conf.set(key, confs[key])
-                else:
-                    spark.conf.unset(key)
 
     def _build(self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int]) -> query.Query:
         """Return the query, with its tables ready; a refusal leaves everything as it was."""
@@ -311,10 +300,23 @@ class StreamRun:
                     fingerprint=built.fingerprint,
                     static_versions=pins,
                     repeat=once,
-                    ingest=Ingest.of(stream, repeatable=built.repeatable),
+                    ingest=self._ingest(spark, built),
                 )
             )
         self._await(writer.trigger(**({"once": True} if once else {"availableNow": True})), once=once)
+
+    def _ingest(self, spark: "SparkSession", built: query.Query) -> Ingest | None:
+        """Return what the batches of a feed need; None where the stream reads none."""
+        stream = self.stream
+        if stream.feed is None:
+            return None
+        return Ingest(
+            function=stream.function,
+            judgement=judgement_of(stream.feed, spark),
+            repeatable=built.repeatable,
+            reads_all=built.reads_all,
+            expect=stream.expect,
+        )
 
     def _writer(self, rows: "DataFrame") -> "DataStreamWriter":
         return (

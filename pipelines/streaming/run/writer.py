@@ -15,7 +15,7 @@ counted before anything is written, and the refused records go first.
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pipelines.streaming.checkpoint import read_tail
 from pipelines.streaming.columns import BATCH, RAW, VIOLATED
@@ -25,7 +25,7 @@ from pipelines.streaming.records import StreamRecords, transaction_app_id
 from pipelines.streaming.records.batch_counts import BatchCounts
 from pipelines.streaming.run.classic import release_checkpoint
 from pipelines.streaming.run.counted import CountedRows, numbers
-from pipelines.streaming.run.judgement import Judgement, judgement_of
+from pipelines.streaming.run.judgement import Judgement
 from pipelines.streaming.run.pause import pause_point
 from pipelines.streaming.run.quarantine import QUARANTINE, has_quarantined, quarantine, record_counts
 from pipelines.streaming.sinks import Sink
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
-
-    from pipelines.streaming.stream import Stream
 
 __all__ = ["QUARANTINE", "BatchWriter", "Ingest", "batch_column"]
 
@@ -49,21 +47,15 @@ class Ingest:
         function: The transform of its records, which runs here, because the quarantine needs the raw record.
         judgement: How the records are judged.
         repeatable: Whether the rules refuse the same records each time that they are evaluated.
+        reads_all: Whether the function reads each record whatever the records are.
         expect: Rules on the output of `function`; elsewhere they are in the query's plan.
     """
 
     function: "Callable[..., DataFrame]"
     judgement: Judgement
     repeatable: bool
+    reads_all: bool
     expect: tuple[Expect, ...] = ()
-
-    @classmethod
-    def of(cls, stream: "Stream", *, repeatable: bool) -> "Self | None":
-        """Return what the batches of a stream need; None where it reads no feed."""
-        if stream.feed is None:
-            return None
-        judgement = judgement_of(stream, stream.feed)
-        return cls(function=stream.function, judgement=judgement, repeatable=repeatable, expect=stream.expect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +110,7 @@ class BatchWriter:
         lines = BatchCounts(
             query_id=query_id, rows_read=counted["rows_read"], rows_blank=counted["rows_blank"]
         )
-        self.records.assert_lease(self.epoch)
-        self.records.write_counts(self.generation, batch_id, lines)
+        self._count(batch_id, lines)
 
     @property
     def _reads_once(self) -> bool:
@@ -136,14 +127,17 @@ class BatchWriter:
             counted = self._in_one_job(records, ingest, query_id, batch_id)
         else:
             counted = self._computed(records, ingest, query_id, batch_id, stale=stale)
+        self._count(batch_id, BatchCounts(query_id=query_id, **counted))
+
+    def _count(self, batch_id: int, counts: BatchCounts) -> None:
         self.records.assert_lease(self.epoch)
-        self.records.write_counts(self.generation, batch_id, BatchCounts(query_id=query_id, **counted))
+        self.records.add_counts(self.generation, batch_id, counts)
 
     def _in_one_job(
         self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int
     ) -> dict[str, Any]:
         """Write the main table by a job that counts the records, then the refused ones; return the counts."""
-        judged = CountedRows(records, *record_counts())
+        judged = CountedRows(records, *record_counts(), reads_all=ingest.reads_all)
         output = self._output(judged.rows, ingest, batch_id)
         metadata = self._metadata(batch_id, judgement=ingest.judgement)
         if not ingest.expect:
@@ -161,7 +155,7 @@ class BatchWriter:
         self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int, *, stale: bool
     ) -> dict[str, Any]:
         """Compute the output, write the refused records, and then the output; return the counts."""
-        judged = CountedRows(records, *record_counts())
+        judged = CountedRows(records, *record_counts(), reads_all=ingest.reads_all)
         with _computed_once(self._output(judged.rows, ingest, batch_id)) as output:
             counted = judged.numbers()
             if ingest.expect:
