@@ -24,6 +24,12 @@ from pipelines.streaming.columns import ORIGIN, RAW
 from pipelines.streaming.errors import DataLossError, TidemillError
 from pipelines.streaming.lifecycle import accept_new_source
 from pipelines.streaming.records import StreamRecords
+from pipelines.streaming.records.batch_counts import (
+    BatchCounts,
+    counts_path,
+    remove_counts,
+    write_counts,
+)
 from pipelines.streaming.run import counted
 from pipelines.streaming.run.classic import full_plan
 from pipelines.streaming.run.judgement import is_repeatable
@@ -294,6 +300,13 @@ def test_a_batch_that_is_finished_keeps_what_it_has_counted(scratch, monkeypatch
     # The counts of expectations are those of the attempt that wrote the rows, or unknown.
     assert (batch.rows_out, dict(batch.violations)) == ((2, {"small": 1}) if written else (None, {}))
     assert scratch.quarantined(stream, "raw") == lines_of(-1)
+
+
+def test_counts_of_old_batches_and_generations_are_removed(tmp_path):
+    for generation, batch in ((1, 0), (1, 7), (2, 0), (2, 1), (2, 10)):
+        write_counts(counts_path(tmp_path, generation, batch), BatchCounts(query_id="q"))
+    remove_counts(tmp_path, 2, last=1)
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/*")] == ["2/10.json"]
 
 
 def test_damaged_counts_do_not_stop_a_stream(scratch, monkeypatch):
