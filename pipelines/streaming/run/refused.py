@@ -49,14 +49,14 @@ def pending_judgement(
         return judgement_of(stream.feed, spark)
     judgement: Judgement | None = commit_metadata(commit).get("judgement")
     planned = () if tail.latest_offset is None else tail.latest_offset.sources
-    names = [source.key for source in planned if source.raw is not None]
-    if judgement is None or (stream.feed is not None and list(stream.sources) == names):
+    names = {source.key for source in planned if source.raw is not None}
+    if judgement is None or (stream.feed is not None and names.issuperset(stream.sources)):
         return judgement
     if has_quarantined(records, query_id, batch_id):
         return None
     raise TerminalError(
         f"its table has batch {batch_id}, a run was killed before the records that the batch refused were in "
-        f"quarantine, and the definition no longer reads the source {', '.join(names)!r}.",
+        f"quarantine, and the definition no longer reads the source {', '.join(sorted(names))!r}.",
         stream=stream.name,
         fix=f"declare the source as it was, and run the stream once: tidemill run {stream.name}",
     )
