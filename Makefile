@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help venv python java jars demo test quick ui lint format reference \
-	campaign changes cluster-test damage kills bench lock pin-jars clean
+	campaign changes cluster-test damage kills bench bench-quick lock pin-jars clean
 
 # The first suitable Python; `make demo PYTHON=/path/to/python` names another one.
 IS_SUITABLE = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -73,8 +73,38 @@ kills: java $(READY) ## kill 100 runs at random moments and compare every table;
 	$(BIN)/tidemill jars fetch --broker
 	$(BIN)/python -m bench.kills.campaign $(ARGS)
 
-bench: java jars ## measure the numbers of docs/performance.md
-	@set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS); done
+# Each line is a script of bench/ and its flags, from the shortest to the longest.
+define BENCH
+idle_run.py
+checkpoint_reader.py
+checks.py
+ticks/measure.py
+pipeline_run.py
+merge.py
+throughput.py
+state.py
+warm_run.py
+ingest.py
+growth.py
+endef
+define BENCH_QUICK
+idle_run.py --rounds 1
+merge.py --rows 200000 --changes 10000 --rounds 2
+throughput.py --records 100000 --rounds 2
+state.py --keys 100000 --rounds 2
+warm_run.py --only hops --rounds 1
+ingest.py --records 100000 --rounds 2
+growth.py --increments 10
+endef
+export BENCH BENCH_QUICK
+
+bench: java jars ## measure the numbers of docs/performance.md, on a machine that does nothing else
+	$(BIN)/tidemill jars fetch --broker
+	@set -e; echo "$$BENCH" | while read -r script; do echo "== $$script"; $(BIN)/python bench/$$script $(ARGS) </dev/null; done
+
+bench-quick: java jars ## try every measurement with little data, in less than eight minutes
+	$(BIN)/tidemill jars fetch --broker
+	@set -e; echo "$$BENCH_QUICK" | while read -r script; do echo "== $$script"; $(BIN)/python bench/$$script </dev/null; done
 
 jars: $(READY)
 	$(BIN)/tidemill jars fetch

@@ -1,0 +1,62 @@
+"""The records of the benchmarks: bids as JSON, in files of a folder or messages of a topic."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+BID = "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, date_time TIMESTAMP, extra STRING"
+CHANNELS = 1000
+PARTITIONS = 4
+_PER_SECOND = 100
+
+
+def bids(count: int, *, first: int = 0, refused: float = 0.0, seed: int = 0) -> Iterator[str]:
+    """Yield bids, a hundred per second of event time; half of those to refuse are cut off, others have no valid price.
+
+    Args:
+        count: How many.
+        first: The number of the first one, which its time follows from.
+        refused: The share of bids that a rule or the schema refuses.
+        seed: Of the random values.
+    """
+    chance = random.Random(seed)
+    for number in range(first, first + count):
+        second = number // _PER_SECOND
+        bid = {
+            "auction": chance.randrange(100_000),
+            "bidder": chance.randrange(50_000),
+            "price": chance.randrange(1, 10_000_000),
+            "channel": f"channel-{chance.randrange(CHANNELS)}",
+            "url": f"https://www.example.com/{chance.randrange(10**6)}/item.htm?query=1&id={chance.randrange(10**7)}",
+            "date_time": f"2026-01-{1 + second // 86400:02}T{second // 3600 % 24:02}:{second // 60 % 60:02}:"
+            f"{second % 60:02}.000Z",
+            "extra": f"{chance.getrandbits(128):032x}",
+        }
+        lot = chance.random()
+        if lot < refused / 2:
+            bid["price"] = -1
+        record = json.dumps(bid)
+        yield record[:-5] if refused / 2 <= lot < refused else record
+
+
+def into_files(parts: list[list[str]], folder: Path, name: str) -> None:
+    """Write a file per part, complete at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for position, part in enumerate(parts):
+        temporary = folder / f".{name}-{position}"
+        temporary.write_text("\n".join(part) + "\n", encoding="utf-8")
+        temporary.replace(folder / f"{name}-{position}.json")
+
+
+def into_topic(parts: list[list[str]], bootstrap: str, topic: str) -> None:
+    """Send the bids to the partitions of a topic in turn."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 200_000})
+    for part in parts:
+        for position, record in enumerate(part):
+            producer.produce(topic, value=record, partition=position % PARTITIONS)
+            if position % 100_000 == 0:
+                producer.flush()
+        producer.flush()
