@@ -1,9 +1,9 @@
-"""Compare an increment as a whole process: on a warm server, in local Spark, and in a script of plain PySpark.
+"""Compare an increment as a whole process: cold in local Spark, on a warm server, and in a script of plain PySpark.
 
 First three stateless hops: JSON files, and two Delta tables after another. Then the nine streams of `ads`, without the
 script. The processes run alternately and are timed from the outside; each round brings new input. The first rounds
-start the server, create the tables and warm the server up, and do not count. The script prints one line of
-docs/performance.md per pipeline.
+start the server, create the tables and warm the server up, and do not count. The script of plain PySpark has the same
+confs, without the options of our JVM. This script prints a table of docs/performance.md.
 """
 
 import argparse
@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from side_by_side import print_header, print_row
 
 WARM_UP = 2
 CONFIG = """
@@ -54,11 +56,16 @@ def third(rows):
 '''
 BY_HAND = """
 import sys
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from resources.engine.launch import start
+from resources.engine.launch import application_confs
 from resources.engine.settings import SparkSettings
 root = sys.argv[1]
-spark = start(SparkSettings())
+builder = SparkSession.builder
+for key, value in application_confs(SparkSettings()).items():
+    if key not in ("spark.driver.extraJavaOptions", "spark.driver.extraClassPath"):
+        builder = builder.config(key, value)
+spark = builder.getOrCreate()
 def run(rows, name):
     writer = rows.writeStream.format("delta").option("checkpointLocation", f"{root}/by_hand/{name}.ck")
     writer.trigger(availableNow=True).start(f"{root}/by_hand/{name}").awaitTermination()
@@ -88,6 +95,7 @@ def main() -> None:
         hops = {target: [*command, "hops"] for target, command in ours.items()}
         hops["by hand"] = [sys.executable, "-c", BY_HAND, folder]
         ads = {target: [*command, "ads"] for target, command in ours.items()}
+        print_header("an increment", "process", "time", "ratio")
         try:
             if options.only != "ads":
                 measure(
@@ -108,14 +116,13 @@ def measure(root: Path, name: str, commands: dict[str, list[str]], rounds: int, 
             seconds = run(words, root)
             if number >= WARM_UP:
                 times[command].append(seconds)
-    base = times["by hand"] if "by hand" in times else times["local"]
-    ratios = [a / b for a, b in zip(times["warm"], base, strict=True)]
-    medians = ", ".join(f"{command} {statistics.median(seconds):.1f} s" for command, seconds in times.items())
-    print(
-        f"{name}: {medians} (medians of {rounds}); ratio warm / {'by hand' if 'by hand' in times else 'local'} "
-        f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
-        flush=True,
-    )
+    base = times.get("by hand", times["local"])
+    for command, seconds in times.items():
+        ratios = [a / b for a, b in zip(seconds, base, strict=True)]
+        print_row(
+            *(name, command, f"{statistics.median(seconds):.1f} s"),
+            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+        )
 
 
 def rows(root: Path, number: int, count: int) -> None:

@@ -7,6 +7,7 @@ import typer
 from orchestration.cli.output import EXIT_PROBLEM, output_console, print_json
 from orchestration.cli.target_flags import AsJson
 from pipelines.streaming.plurals import counted
+from resources.engine import class_archive
 from resources.jars import BROKER, SPARK
 from resources.jars.cache import Inspection, fetch, inspect
 from resources.jars.sets import JarSet
@@ -38,10 +39,11 @@ def fetch_command(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch the jars that are missing, and replace those that are damaged."""
+    """Fetch the jars that are missing, replace those that are damaged, and archive the classes of Spark."""
     jar_sets = (SPARK, BROKER) if broker else (SPARK,)
     for jar_set in jar_sets:
         fetch(jar_set)
+    class_archive.make()
     _report(jar_sets, as_json=as_json)
 
 

@@ -35,6 +35,7 @@ class SparkEngine:
         self._lock = Lock()
         self._start_aborted = False
         self._older: set[int] = set()
+        self._little = False
         self._attachment: Attachment | None = None
         self._attached: WeakSet[Any] = WeakSet()
 
@@ -60,6 +61,10 @@ class SparkEngine:
         if self.settings.mode in ("connect", "warm"):
             return self._connect()
         return root.newSession()
+
+    def expect(self, *, little: bool) -> None:
+        """Let a JVM of this process compile less where little data waits; do nothing once it has started."""
+        self._little = little
 
     def server(self) -> QueryServer | None:
         """Return the warm server that runs the queries of this process; None if there is none."""
@@ -130,7 +135,7 @@ class SparkEngine:
         require_java()
         from resources.engine.launch import start
 
-        return start(self.settings)
+        return start(self.settings, little=self._little)
 
     def _attach(self) -> None:
         from resources.engine.java import require_java

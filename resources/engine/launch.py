@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.streaming.secret import REDACTED_WORDS, Secret
+from resources.engine import class_archive
 from resources.engine.quiet import jvm_stderr
 from resources.engine.settings import SparkSettings
 
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_CLASS_PATH = "spark.driver.extraClassPath"
 _EXTENSIONS = "spark.sql.extensions"
+# Compiling again for speed takes more than half of the CPU of a short run, and pays in long ones. With one compiler
+# level the code cache would have 48 MB; once it is full, nothing is compiled any more.
+_COMPILE_ONCE = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 # A cluster has its own memory, interface, event log and size of tasks.
 _LAPTOP = {
@@ -32,10 +37,14 @@ _LAPTOP = {
 }
 
 
-def application_confs(settings: SparkSettings) -> dict[str, str]:
+def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[str, str]:
     """Return the confs of a classic application: Delta, its jars, and defaults that suit a laptop or a cluster.
 
     A target may override each default. Its jars and its extensions are added to ours.
+
+    Args:
+        settings: What the target says.
+        little: Whether little data waits, so that the JVM ends before compiling for speed would pay.
 
     Raises:
         ConfigurationError: A variable that holds a secret is not set, or the jars are not available.
@@ -45,6 +54,18 @@ def application_confs(settings: SparkSettings) -> dict[str, str]:
     given = {
         key: value.reveal() if isinstance(value, Secret) else value for key, value in settings.conf.items()
     }
+    ours = [str(jar) for jar in spark_jars()]
+    in_this_process = settings.mode == "local"  # and as short as a run
+    java_options = [
+        # The JVM reads our log settings before Spark's own, which print a page of warnings at every start.
+        f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}",
+        # When a batch function is stopped, Spark searches its traceback with a regular expression that needs
+        # about 1 MB of stack per 1,000 characters. A stack takes memory only where it is used.
+        "-Xss32m",
+        *(_COMPILE_ONCE if little and in_this_process else ()),
+        *(class_archive.options() if in_this_process else ()),
+        given.get(_JAVA_OPTIONS, ""),
+    ]
     return {
         "spark.app.name": "tidemill",
         "spark.master": settings.master,
@@ -57,15 +78,17 @@ def application_confs(settings: SparkSettings) -> dict[str, str]:
         **(_LAPTOP if settings.is_on_this_machine else {}),
         **({"spark.driver.memory": settings.driver_memory} if settings.driver_memory else {}),
         **given,
-        "spark.jars": _added([str(jar) for jar in spark_jars()], given.get("spark.jars")),
+        "spark.jars": _added(ours, given.get("spark.jars")),
+        # Classes of the class path can be in the archive; those of `spark.jars`, which a cluster needs, cannot.
+        **({_CLASS_PATH: _class_path(ours, given)} if in_this_process else {}),
         _EXTENSIONS: _added(["io.delta.sql.DeltaSparkSessionExtension"], given.get(_EXTENSIONS)),
-        # The JVM reads our log settings before Spark's own, which print a page of warnings at every start.
-        # When a batch function is stopped, Spark searches its traceback with a regular expression that needs
-        # about 1 MB of stack per 1,000 characters. A stack takes memory only where it is used.
-        _JAVA_OPTIONS: (
-            f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Xss32m {given.get(_JAVA_OPTIONS, '')}"
-        ),
+        _JAVA_OPTIONS: " ".join(filter(None, java_options)),
     }
+
+
+def _class_path(ours: list[str], given: Mapping[str, str]) -> str:
+    """Return our jars and what a target has on the class path."""
+    return ":".join(filter(None, [*ours, given.get(_CLASS_PATH)]))
 
 
 def _added(ours: list[str], given: str | None) -> str:
@@ -74,13 +97,17 @@ def _added(ours: list[str], given: str | None) -> str:
     return ",".join(dict.fromkeys([*ours, *filter(None, theirs)]))
 
 
-def start(settings: SparkSettings) -> "SparkSession":
+def start(settings: SparkSettings, *, little: bool = False) -> "SparkSession":
     """Start Spark in this process and return its first session.
+
+    Args:
+        settings: What the target says.
+        little: Whether little data waits.
 
     Raises:
         ConfigurationError: A variable that holds a secret is not set, or the jars are not available.
     """
-    return start_with(application_confs(settings))
+    return start_with(application_confs(settings, little=little))
 
 
 def start_with(confs: Mapping[str, str]) -> "SparkSession":

@@ -92,3 +92,16 @@ def test_a_cluster_decides_its_shuffle_partitions(monkeypatch):
         == 7
     )
     assert 2 <= SparkEngine(SparkSettings()).default_partitions() <= 8
+
+
+def test_a_jvm_of_a_run_that_has_little_to_read_compiles_once():
+    once = "-XX:TieredStopAtLevel=1"
+    options = "spark.driver.extraJavaOptions"
+    assert once not in application_confs(SparkSettings())[options]
+    assert once in application_confs(SparkSettings(), little=True)[options]
+    for settings in (SparkSettings(mode="warm"), SparkSettings(mode="cluster", master="yarn")):
+        assert once not in application_confs(settings, little=True)[options]
+    given = SparkSettings(conf={options: "-XX:TieredStopAtLevel=4"})
+    assert application_confs(given, little=True)[options].endswith("-XX:TieredStopAtLevel=4"), (
+        "the last one counts"
+    )

@@ -31,6 +31,9 @@ class Engine(Protocol):
     def new(self) -> "SparkSession":
         """Return a session with confs and temporary views of its own."""
 
+    def expect(self, *, little: bool) -> None:
+        """Say whether little data waits, so that Spark can start for that; do nothing once it has started."""
+
     def server(self) -> QueryServer | None:
         """Return the server on this machine that runs the queries; None if they end with this process."""
 

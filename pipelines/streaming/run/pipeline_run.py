@@ -12,6 +12,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
+from pipelines.streaming.backlog import Backlog, is_little
 from pipelines.streaming.errors import CanceledError, LeaseHeldError, LeaseLostError, TidemillError
 from pipelines.streaming.records import BatchRecord, StreamRecords
 from pipelines.streaming.records.lease import Lease
@@ -141,6 +142,7 @@ class PipelineRun:
         """
         decided = []
         selected: set[StreamName] = set()
+        waiting: list[Backlog] = []
         for stream in self._streams:
             try:
                 decision = plan(stream, self._target)
@@ -150,6 +152,7 @@ class PipelineRun:
                     continue
                 self._leases[stream.name] = self._records(stream).take_lease(self._run_id)
                 selected.add(stream.name)
+                waiting += decision.backlog.values()
             except LeaseHeldError as error:
                 decided.append(StreamResult(stream=stream.name, outcome="busy", reason=error.what))
             except Exception as error:  # noqa: BLE001 - whatever it is becomes the stream's result
@@ -159,6 +162,8 @@ class PipelineRun:
                 else:  # a checkpoint that another run is writing may look damaged for a moment
                     reason = f"{holder} holds the lease of this stream."
                     decided.append(StreamResult(stream=stream.name, outcome="busy", reason=reason))
+        if selected:
+            self._engine.expect(little=is_little(waiting))
         return decided
 
     def _put(self, ended: "Queue[StreamResult]", stream: "Stream") -> None:

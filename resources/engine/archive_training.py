@@ -1,0 +1,57 @@
+"""Small streams of every kind, run by a JVM that archives the classes that it has loaded: see class_archive.py."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
+from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.testing import Scratch
+from resources.engine.engine import SparkEngine
+from resources.engine.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def main(archive: str) -> None:
+    """Run the streams twice."""
+    pipeline = Pipeline("training")
+
+    @pipeline.stream(
+        source=Feed("rows", value=from_json("id INT, at TIMESTAMP"), quarantine={"positive": "id > 0"}),
+        sink=DeltaAppend(),
+    )
+    def ingest(rows: "DataFrame") -> "DataFrame":
+        return rows
+
+    @pipeline.stream(source=ingest.with_watermark("at", "1 minute"), sink=DeltaAppend())
+    def minutes(ingest: "DataFrame") -> "DataFrame":
+        from pyspark.sql import functions as F
+
+        return ingest.groupBy(F.window("at", "1 minute")).count()
+
+    @pipeline.stream(source=ingest, sink=DeltaMerge(keys=["id"], sequence_by="at"))
+    def newest(ingest: "DataFrame") -> "DataFrame":
+        return ingest
+
+    settings = SparkSettings(
+        conf={"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive} -Xlog:disable"}
+    )
+    engine = SparkEngine(settings)
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Scratch(
+            lake=Lake.at(Path(folder) / "lake"), landing=Path(folder) / "landing", engine=engine
+        )
+        for minute in range(2):
+            rows = [{"id": number, "at": f"2026-01-01T00:0{minute}:00Z"} for number in range(3)]
+            scratch.drop_file("rows", rows)
+            failed = [result.error for result in scratch.run_all(list(pipeline)) if result.error]
+            if failed:
+                raise failed[0]
+        engine.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
