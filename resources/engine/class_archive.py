@@ -105,7 +105,7 @@ def _folder() -> Path:
 
 def _home() -> Path:
     """Return the folder of pyspark, without importing it."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec("pyspark")
+    if package is None or package.origin is None:
         raise ModuleNotFoundError("pyspark is not installed")
-    return Path(found.origin).parent
+    return Path(package.origin).parent

@@ -13,7 +13,7 @@ MB = 1 << 20
 
 
 class Starting:
-    """An engine that notes what it is told, and starts no Spark."""
+    """An engine that notes what it is to expect, and starts no Spark."""
 
     def __init__(self):
         self.little = []
