@@ -93,7 +93,7 @@ merge.py --rows 200000 --changes 10000 --rounds 2
 throughput.py --records 100000 --rounds 2
 state.py --keys 100000 --rounds 2
 warm_run.py --only hops --rounds 1
-ingest.py --records 100000 --rounds 2
+ingest.py --records 100000 --refused 0.03 --rounds 2
 growth.py --increments 10
 endef
 export BENCH BENCH_QUICK
