@@ -1,6 +1,5 @@
 """A Spark Connect server on loopback."""
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,9 +7,10 @@ from pathlib import Path
 from resources.dev import supervised
 from resources.engine.launch import application_confs
 from resources.engine.settings import SparkSettings
+from resources.installed import pyspark_folder
 from tests.waiting import free_port, listens, wait_for
 
-HOME = Path(importlib.util.find_spec("pyspark").origin).parent
+HOME = pyspark_folder()
 
 
 @contextmanager

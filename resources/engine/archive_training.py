@@ -1,5 +1,6 @@
 """Small streams of every kind, run by a JVM that archives the classes that it has loaded: see class_archive.py."""
 
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -36,9 +37,8 @@ def main(archive: str) -> None:
     def newest(ingest: "DataFrame") -> "DataFrame":
         return ingest
 
-    settings = SparkSettings(
-        conf={"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive} -Xlog:disable"}
-    )
+    at_exit = shlex.quote(f"-XX:ArchiveClassesAtExit={archive}")
+    settings = SparkSettings(conf={"spark.driver.extraJavaOptions": f"{at_exit} -Xlog:disable"})
     engine = SparkEngine(settings)
     with tempfile.TemporaryDirectory() as folder:
         scratch = Scratch(

@@ -6,8 +6,7 @@ the jars. A JVM checks an archive itself; one of another Java or with other jars
 """
 
 import hashlib
-import importlib.util
-import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,8 @@ from pathlib import Path
 from rich.console import Console
 
 from pipelines.streaming.cache import cache_root
-from resources.engine.java import find_java
+from resources.engine.java import Java, find_java
+from resources.installed import pyspark_folder
 from resources.jars.sets import SPARK
 
 _TRAINING = "resources.engine.archive_training"
@@ -28,18 +28,22 @@ _NEW_LOG_TAG = (24,)  # since this Java the messages about archives have another
 def archive() -> Path | None:
     """Return the file of the archive, whether it exists or not; None without a Java."""
     java = find_java()
-    if java is None:
-        return None
-    identity = "\n".join([java.version, str(java.path.resolve()), str(_home()), SPARK.folder().name])
+    return None if java is None else _archive_of(java)
+
+
+def _archive_of(java: Java) -> Path:
+    identity = "\n".join([java.version, str(java.path.resolve()), str(pyspark_folder()), SPARK.folder().name])
     return _folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
 
 
 def options() -> tuple[str, ...]:
     """Return the options of a JVM that uses the archive; none where it was not made."""
-    path = archive()
-    if path is None or not path.is_file():
+    java = find_java()
+    if java is None or not _archive_of(java).is_file():
         return ()
-    return (f"-XX:SharedArchiveFile={path}", *_quiet())
+    # An archive that does not fit is only ignored, and says so in messages that would be printed.
+    tags = ("aot", "cds") if java.numbers >= _NEW_LOG_TAG else ("cds", "cds+dynamic")
+    return (shlex.quote(f"-XX:SharedArchiveFile={_archive_of(java)}"), *(f"-Xlog:{tag}=off" for tag in tags))
 
 
 def make(console: Console | None = None) -> Path | None:
@@ -60,7 +64,7 @@ def make(console: Console | None = None) -> Path | None:
             made = Path(work) / path.name
             with console.status("running small streams"):
                 _train(made)
-            path.with_suffix(".home").write_text(f"{_home()}\n", encoding="utf-8")
+            path.with_suffix(".home").write_text(f"{pyspark_folder()}\n", encoding="utf-8")
             made.replace(path)
     except (OSError, subprocess.SubprocessError) as error:
         console.print(f"Spark starts without an archive: {error}", soft_wrap=True, markup=False)
@@ -72,24 +76,10 @@ def make(console: Console | None = None) -> Path | None:
 def _train(into: Path) -> None:
     """Run the training in a process of its own, whose JVM writes the archive when it ends."""
     command = [sys.executable, "-m", _TRAINING, str(into)]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=_SECONDS, env=os.environ | _environ()
-    )
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_SECONDS)
     if not into.is_file():
         reasons = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
         raise FileNotFoundError(f"the JVM has not written {into.name} ({reasons[0]})")
-
-
-def _environ() -> dict[str, str]:
-    root = str(Path(__file__).parents[2])
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
-
-
-def _quiet() -> tuple[str, ...]:
-    """Return the options that silence messages about an archive that does not fit: it is only ignored."""
-    java = find_java()
-    is_new = java is not None and java.numbers >= _NEW_LOG_TAG
-    return ("-Xlog:aot=off", "-Xlog:cds=off") if is_new else ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def _remove_abandoned() -> None:
@@ -101,11 +91,3 @@ def _remove_abandoned() -> None:
 
 def _folder() -> Path:
     return cache_root() / "classes"
-
-
-def _home() -> Path:
-    """Return the folder of pyspark, without importing it."""
-    package = importlib.util.find_spec("pyspark")
-    if package is None or package.origin is None:
-        raise ModuleNotFoundError("pyspark is not installed")
-    return Path(package.origin).parent

@@ -80,21 +80,16 @@ def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[
         **given,
         "spark.jars": _added(ours, given.get("spark.jars")),
         # Classes of the class path can be in the archive; those of `spark.jars`, which a cluster needs, cannot.
-        **({_CLASS_PATH: _class_path(ours, given)} if in_this_process else {}),
+        **({_CLASS_PATH: _added(ours, given.get(_CLASS_PATH), between=":")} if in_this_process else {}),
         _EXTENSIONS: _added(["io.delta.sql.DeltaSparkSessionExtension"], given.get(_EXTENSIONS)),
         _JAVA_OPTIONS: " ".join(filter(None, java_options)),
     }
 
 
-def _class_path(ours: list[str], given: Mapping[str, str]) -> str:
-    """Return our jars and what a target has on the class path."""
-    return ":".join(filter(None, [*ours, given.get(_CLASS_PATH)]))
-
-
-def _added(ours: list[str], given: str | None) -> str:
+def _added(ours: list[str], given: str | None, between: str = ",") -> str:
     """Return a list of Spark's with what a target adds to it."""
-    theirs = [entry.strip() for entry in (given or "").split(",")]
-    return ",".join(dict.fromkeys([*ours, *filter(None, theirs)]))
+    theirs = [entry.strip() for entry in (given or "").split(between)]
+    return between.join(dict.fromkeys([*ours, *filter(None, theirs)]))
 
 
 def start(settings: SparkSettings, *, little: bool = False) -> "SparkSession":

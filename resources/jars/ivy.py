@@ -4,7 +4,6 @@ Ivy has the public repository as its default; TIDEMILL_IVY_SETTINGS names a stan
 behind a mirror. No repository is named in our files.
 """
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pipelines.streaming.errors import ConfigurationError, TransientError
 from resources.engine.java import require_java
+from resources.installed import pyspark_folder
 
 CONNECT_SECONDS = 15
 """Ivy waits without end by default; a mirror that needs longer to accept a connection is down."""
@@ -96,10 +96,8 @@ def ivy_jar() -> Path:
     Raises:
         ConfigurationError: pyspark is not installed.
     """
-    spec = importlib.util.find_spec("pyspark")
-    for folder in (spec.submodule_search_locations if spec else None) or ():
-        for jar in Path(folder, "jars").glob("ivy-*.jar"):
-            return jar
+    for jar in (pyspark_folder() / "jars").glob("ivy-*.jar"):
+        return jar
     raise ConfigurationError(
         "pyspark's jars are not installed here: no jars/ivy-*.jar.", fix="Run `make venv`."
     )

@@ -1,5 +1,6 @@
 """The archive of Spark's classes is used where it fits and ignored where it does not, without a message."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,16 @@ def test_a_jvm_of_this_process_uses_the_archive_once_it_is_made():
     assert f"-XX:SharedArchiveFile={path} " in application_confs(SparkSettings())[JAVA_OPTIONS]
     for settings in (SparkSettings(mode="warm"), SparkSettings(mode="cluster", master="yarn")):
         assert "SharedArchiveFile" not in application_confs(settings)[JAVA_OPTIONS]
+
+
+def test_a_cache_whose_path_has_a_space_is_one_option(tmp_path, monkeypatch):
+    folder = tmp_path / "my cache"
+    folder.mkdir()
+    (folder / "jars").symlink_to(tmp_path / "jars")
+    monkeypatch.setenv("TIDEMILL_CACHE", str(folder))
+    path = put()
+    options = shlex.split(application_confs(SparkSettings())[JAVA_OPTIONS])
+    assert f"-XX:SharedArchiveFile={path}" in options
 
 
 @pytest.mark.jvm

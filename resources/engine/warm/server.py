@@ -4,7 +4,6 @@
 to it starts it. Its JVM is a child that ends with it, and it ends when its JVM does.
 """
 
-import importlib.util
 import json
 import os
 import secrets
@@ -23,6 +22,7 @@ from resources.engine.warm.clients import Clients, ClientServer
 from resources.engine.warm.home import ServerHome
 from resources.engine.warm.record import ServerRecord
 from resources.engine.warm.settings import described
+from resources.installed import pyspark_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,10 +56,10 @@ def _spark_home(home: ServerHome) -> Path:
     """
     folder = home.folder / "spark"
     folder.mkdir(exist_ok=True)
-    (installed,) = importlib.util.find_spec("pyspark").submodule_search_locations  # type: ignore[union-attr,misc]
+    installed = pyspark_folder()
     for name in ("bin", "jars"):
         (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(Path(installed) / name)
+        (folder / name).symlink_to(installed / name)
     return folder
 
 
