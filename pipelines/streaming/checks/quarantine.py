@@ -8,7 +8,7 @@ from pipelines.streaming.checks.measures import total
 from pipelines.streaming.checks.origins import origin_text
 from pipelines.streaming.checks.result import CheckResult
 from pipelines.streaming.plurals import counted
-from pipelines.streaming.run.writer import QUARANTINE
+from pipelines.streaming.run.quarantine import QUARANTINE
 
 if TYPE_CHECKING:
     from pipelines.streaming.checks.context import CheckContext

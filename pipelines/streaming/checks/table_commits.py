@@ -13,7 +13,7 @@ from pipelines.streaming.names import MAIN_SINK
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records.stream_records import transaction_app_id
 from pipelines.streaming.run.batch_record import commit_metadata
-from pipelines.streaming.run.writer import QUARANTINE
+from pipelines.streaming.run.quarantine import QUARANTINE
 from pipelines.streaming.sinks import DeltaMerge
 from pipelines.streaming.sinks.counts import rows_written
 

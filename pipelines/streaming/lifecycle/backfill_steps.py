@@ -26,7 +26,8 @@ from pipelines.streaming.lifecycle.staging import Staging
 from pipelines.streaming.lifecycle.steps import Step, session
 from pipelines.streaming.records import Snapshot
 from pipelines.streaming.records.manifest import Generation, Manifest, SourceRecord
-from pipelines.streaming.run.writer import QUARANTINE, batch_column
+from pipelines.streaming.run.quarantine import QUARANTINE
+from pipelines.streaming.run.writer import batch_column
 from pipelines.streaming.sources import Source, StreamReading
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.manifest import Generation, Manifest
 from pipelines.streaming.records.operation import Operation, new_operation
 from pipelines.streaming.run.live import Live
-from pipelines.streaming.run.writer import QUARANTINE
+from pipelines.streaming.run.quarantine import QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

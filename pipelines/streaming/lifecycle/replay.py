@@ -34,7 +34,7 @@ from pipelines.streaming.run.engine import record_jvm
 from pipelines.streaming.run.failure import translated
 from pipelines.streaming.run.pause import pause_point
 from pipelines.streaming.run.preconditions import check_records
-from pipelines.streaming.run.writer import QUARANTINE
+from pipelines.streaming.run.quarantine import QUARANTINE
 from pipelines.streaming.sinks.sink import CommitMetadata, Transaction
 from pipelines.streaming.sources import Feed
 from pipelines.streaming.sources.source import SourceContext

@@ -26,7 +26,7 @@ from pipelines.streaming.lifecycle.steps import Step, carry_out, leased, session
 from pipelines.streaming.records import Snapshot, StreamRecords, transaction_app_id
 from pipelines.streaming.records.manifest import Generation, Manifest, SourceRecord
 from pipelines.streaming.records.operation import Operation, new_operation
-from pipelines.streaming.run.writer import QUARANTINE
+from pipelines.streaming.run.quarantine import QUARANTINE
 from pipelines.streaming.sinks import DeltaMerge
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _read_before(
     if stays:
         for sink in stream.sinks:
             there = snapshot.records.sink_table(tail.query_id, sink.name)
-            if there is not None and there.newest_batch >= planned.batch_id:
+            if there is not None and there.has(planned.batch_id):
                 raise _refused(
                     stream,
                     f"batch {planned.batch_id} is in table {there.path.name} and is not finished.",

@@ -36,7 +36,7 @@ from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import Snapshot, StreamRecords, transaction_app_id
 from pipelines.streaming.records.manifest import Manifest
 from pipelines.streaming.records.operation import Operation, new_operation
-from pipelines.streaming.run.writer import QUARANTINE
+from pipelines.streaming.run.quarantine import QUARANTINE
 
 if TYPE_CHECKING:
     from pipelines.streaming.run.engine import Engine

@@ -22,8 +22,8 @@ from pipelines.streaming.names import quoted
 from pipelines.streaming.records import StreamRecords, transaction_app_id
 from pipelines.streaming.run.live import Live
 from pipelines.streaming.run.plan import decide
+from pipelines.streaming.run.quarantine import QUARANTINE
 from pipelines.streaming.run.stream_run import StreamRun
-from pipelines.streaming.run.writer import QUARANTINE
 from pipelines.streaming.sinks import DeltaMerge
 
 if TYPE_CHECKING:

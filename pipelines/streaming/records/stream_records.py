@@ -45,6 +45,10 @@ class SinkTable:
     version: int
     newest_batch: int
 
+    def has(self, batch_id: int) -> bool:
+        """Return whether it has a batch of the query."""
+        return self.newest_batch >= batch_id
+
 
 @dataclass(frozen=True)
 class Snapshot:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import TerminalError
-from pipelines.streaming.records import StreamRecords, transaction_app_id
+from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.batch_counts import BatchCounts
 from pipelines.streaming.run.batch_record import commit_metadata
 from pipelines.streaming.run.counted import numbers
 from pipelines.streaming.run.judgement import Judgement, as_judged, judgement_of
-from pipelines.streaming.run.quarantine import QUARANTINE, has_quarantined, quarantine, record_counts
-from pipelines.streaming.sinks.sink import Transaction
+from pipelines.streaming.run.quarantine import has_quarantined, quarantine, record_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +41,7 @@ def pending_judgement(
     """
     batch_id, query_id = tail.next_start.batch_id, tail.query_id
     table = None if query_id is None else records.sink_table(query_id)
-    if query_id is None or table is None or table.newest_batch < batch_id:
+    if query_id is None or table is None or not table.has(batch_id):
         return None
     commit = delta_log.commits_of_batches(table.path, query_id, batch_id).get(batch_id)
     if commit is None and stream.feed is not None:  # the log's cleanup has removed it
@@ -89,11 +88,5 @@ class RefusedWriter:
         counted = numbers(rows.agg(*record_counts()))
         self.records.assert_lease(self.epoch)
         if counted["rows_quarantined"] and not has_quarantined(self.records, self.query_id, batch_id):
-            quarantine(
-                rows,
-                self.records.table(QUARANTINE),
-                generation=self.generation,
-                transaction=Transaction(transaction_app_id(self.query_id, QUARANTINE), batch_id),
-                replace=False,
-            )
+            quarantine(rows, self.records, self.query_id, batch_id, generation=self.generation)
         self.records.add_counts(self.generation, batch_id, BatchCounts(query_id=self.query_id, **counted))

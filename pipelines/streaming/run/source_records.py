@@ -160,9 +160,7 @@ def _read_up_to(snapshot: Snapshot) -> "OffsetEntry | None":
     """
     tail, table = snapshot.tail, snapshot.main_table
     start = tail.next_start
-    if start.kind != "repeat_batch" or (
-        table is not None and table.newest_batch is not None and table.newest_batch >= start.batch_id
-    ):
+    if start.kind != "repeat_batch" or (table is not None and table.has(start.batch_id)):
         return tail.latest_offset
     return tail.committed_offsets
 

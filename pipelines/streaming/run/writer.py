@@ -27,7 +27,7 @@ from pipelines.streaming.run.classic import release_checkpoint
 from pipelines.streaming.run.counted import CountedRows, numbers
 from pipelines.streaming.run.judgement import Judgement
 from pipelines.streaming.run.pause import pause_point
-from pipelines.streaming.run.quarantine import QUARANTINE, has_quarantined, quarantine, record_counts
+from pipelines.streaming.run.quarantine import has_quarantined, quarantine, record_counts
 from pipelines.streaming.sinks import Sink
 from pipelines.streaming.sinks.sink import CommitMetadata, Transaction
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
-
-__all__ = ["QUARANTINE", "BatchWriter", "Ingest", "batch_column"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +87,7 @@ class BatchWriter:
         if query_id is None:  # Spark has written it before the first batch
             raise CheckpointError("its checkpoint has no metadata file.", stream=self.records.stream)
         main = self.records.sink_table(query_id)
-        if main is not None and main.newest_batch >= batch_id:
+        if main is not None and main.has(batch_id):
             self._execute(rows, query_id, batch_id)
         elif self.ingest is not None:
             self._ingest(rows, self.ingest, query_id, batch_id)
@@ -175,13 +173,7 @@ class BatchWriter:
 
     def _quarantine(self, records: "DataFrame", query_id: str, batch_id: int, *, stale: bool) -> None:
         self.records.assert_lease(self.epoch)
-        quarantine(
-            records,
-            self.records.table(QUARANTINE),
-            generation=self.generation,
-            transaction=Transaction(transaction_app_id(query_id, QUARANTINE), batch_id),
-            replace=stale,
-        )
+        quarantine(records, self.records, query_id, batch_id, generation=self.generation, replace=stale)
         pause_point("after-quarantine", self.records.stream)
 
     def _metadata(self, batch_id: int, **known: Any) -> CommitMetadata:
