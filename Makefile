@@ -98,13 +98,20 @@ growth.py --increments 10
 endef
 export BENCH BENCH_QUICK
 
-bench: java jars ## measure the numbers of docs/performance.md, on a machine that does nothing else
-	$(BIN)/tidemill jars fetch --broker
-	@set -e; echo "$$BENCH" | while read -r script; do echo "== $$script"; $(BIN)/python bench/$$script $(ARGS) </dev/null; done
+define run-scripts
+$(BIN)/tidemill jars fetch --broker
+@set -e; echo "$(SCRIPTS)" | while read -r script; do \
+	echo "== $$script"; $(BIN)/python bench/$$script </dev/null; \
+done
+endef
 
-bench-quick: java jars ## try every measurement with little data, in less than eight minutes
-	$(BIN)/tidemill jars fetch --broker
-	@set -e; echo "$$BENCH_QUICK" | while read -r script; do echo "== $$script"; $(BIN)/python bench/$$script </dev/null; done
+bench: SCRIPTS = $$BENCH
+bench: java $(READY) ## measure the numbers of docs/performance.md, on a machine that does nothing else
+	$(run-scripts)
+
+bench-quick: SCRIPTS = $$BENCH_QUICK
+bench-quick: java $(READY) ## try every measurement with little data, in less than eight minutes
+	$(run-scripts)
 
 jars: $(READY)
 	$(BIN)/tidemill jars fetch

@@ -3,7 +3,10 @@
 import json
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from resources.dev.broker import Broker
 
 BID = "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, date_time TIMESTAMP, extra STRING"
 CHANNELS = 1000
@@ -38,6 +41,17 @@ def bids(count: int, *, first: int = 0, refused: float = 0.0, seed: int = 0) -> 
             bid["price"] = -1
         record = json.dumps(bid)
         yield record[:-5] if refused / 2 <= lot < refused else record
+
+
+@contextmanager
+def broker_of(source: str, topic: str) -> Iterator[str]:
+    """Start a broker with an empty topic if the source is one, and yield its address; yield "" for files."""
+    if source != "topic":
+        yield ""
+        return
+    with Broker() as broker:
+        broker.create_topic(topic, partitions=PARTITIONS)
+        yield broker.bootstrap
 
 
 def into_files(parts: list[list[str]], folder: Path, name: str) -> None:

@@ -10,15 +10,13 @@ CPU seconds of the JVMs (which other work on the machine changes less), and the 
 
 import argparse
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from bids import BID, PARTITIONS, bids, into_files, into_topic
+from bids import BID, bids, broker_of, into_files, into_topic
 from side_by_side import Work, compare, median, peak, print_header, print_row, ratios, work
 
-from pipelines.streaming import DeltaAppend, Feed, Pipeline, QueryOptions, from_json
+from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
 from pipelines.streaming.target import KafkaCluster, TopicBinding
-from resources.dev.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,12 +56,7 @@ def main() -> None:
 
 def measured(source: str, pool: list[list[str]], rounds: int) -> tuple[list, list]:
     """Return what the two took."""
-    with ExitStack() as stack:
-        bootstrap = ""
-        if source == "topic":
-            broker = stack.enter_context(Broker())
-            broker.create_topic(FEED, partitions=PARTITIONS)
-            bootstrap = broker.bootstrap
+    with broker_of(source, FEED) as bootstrap:
 
         def arrive(root, number) -> None:  # noqa: ANN001
             if bootstrap:
@@ -75,13 +68,11 @@ def measured(source: str, pool: list[list[str]], rounds: int) -> tuple[list, lis
     return runs["by hand"], runs["Tidemill"]
 
 
-def by_hand(given: Work) -> Callable[[], None]:
+def by_hand(given: Work) -> Callable[[], object]:
     """Return a function that ingests what has arrived with plain PySpark."""
     from pyspark.sql import functions as F
 
-    spark, bootstrap = given.spark, given.case["bootstrap"]
-    for key, value in QueryOptions().confs(default_partitions=2).items():
-        spark.conf.set(key, value)
+    spark, bootstrap = given.spark_as_ours(), given.case["bootstrap"]
 
     def rows() -> "DataFrame":
         reader = spark.readStream.name("source")
@@ -92,21 +83,19 @@ def by_hand(given: Work) -> Callable[[], None]:
         return messages.select(F.from_json(F.col("value").cast("string"), BID).alias("bid")).select("bid.*")
 
     def run() -> None:
-        writer = rows().writeStream.format("delta").option("path", str(given.own / "table"))
-        writer = writer.option("checkpointLocation", str(given.own / "checkpoint"))
-        writer.trigger(availableNow=True).start().awaitTermination()
+        given.finish(rows().writeStream.format("delta").option("path", str(given.own / "table")))
 
     return run
 
 
-def tidemill(given: Work) -> Callable[[], None]:
+def tidemill(given: Work) -> Callable[[], object]:
     """Return a function that ingests what has arrived with Tidemill."""
     scratch = given.scratch()
     if given.case["bootstrap"]:
         scratch.bindings[FEED] = TopicBinding(KafkaCluster(bootstrap=given.case["bootstrap"]), FEED)
     feed = Feed(FEED, value=from_json(BID), quarantine=RULES, max_records_per_batch=None)
     stream = Pipeline("bench").stream(source=feed, sink=DeltaAppend(), name="bids")(lambda rows: rows)
-    return lambda: (scratch.run(stream), None)[1]
+    return lambda: scratch.run(stream)
 
 
 WAYS = {"by hand": by_hand, "Tidemill": tidemill}

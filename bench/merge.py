@@ -58,14 +58,12 @@ def changes(root: Path, keys, seq: int) -> None:  # noqa: ANN001
     write_deltalake(str(root / "changes"), pa.table(columns), mode="append")
 
 
-def by_hand(given: Work) -> Callable[[], None]:
+def by_hand(given: Work) -> Callable[[], object]:
     """Return a function that merges what has arrived with plain PySpark."""
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F
 
-    spark, table = given.spark, str(given.own / "table")
-    for key, value in QueryOptions().confs(default_partitions=2).items():
-        spark.conf.set(key, value)
+    spark, table = given.spark_as_ours(), str(given.own / "table")
     create = DeltaTable.create(spark).location(table).property("delta.enableChangeDataFeed", "true")
     create.addColumns(spark.read.format("delta").load(str(given.root / "changes")).schema).execute()
 
@@ -80,23 +78,21 @@ def by_hand(given: Work) -> Callable[[], None]:
 
     def run() -> None:
         rows = spark.readStream.name("source").format("delta").load(str(given.root / "changes"))
-        writer = rows.writeStream.foreachBatch(merge)
-        writer = writer.option("checkpointLocation", str(given.own / "checkpoint"))
-        writer.trigger(availableNow=True).start().awaitTermination()
+        given.finish(rows.writeStream.foreachBatch(merge))
 
     return run
 
 
-def tidemill(given: Work, options: QueryOptions | None = None) -> Callable[[], None]:
+def tidemill(given: Work, options: QueryOptions | None = None) -> Callable[[], object]:
     """Return a function that merges what has arrived with Tidemill."""
     scratch = given.scratch()
     source, sink = DeltaSource(path=str(given.root / "changes")), DeltaMerge(keys=["id"], sequence_by="seq")
     declare = Pipeline("bench").stream(source=source, sink=sink, query=options or QueryOptions(), name="rows")
     stream = declare(lambda rows: rows)
-    return lambda: (scratch.run(stream), None)[1]
+    return lambda: scratch.run(stream)
 
 
-def with_vectors(given: Work) -> Callable[[], None]:
+def with_vectors(given: Work) -> Callable[[], object]:
     """Return the same for a table with deletion vectors."""
     return tidemill(given, QueryOptions(options={_VECTORS: "true"}))
 

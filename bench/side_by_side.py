@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
+from pipelines.streaming import QueryOptions
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.run.classic import jvm_pid
 from pipelines.streaming.testing import Scratch
@@ -28,6 +29,7 @@ from resources.engine.settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
 
 _WORK = "TIDEMILL_BENCH_WORK"
 
@@ -68,12 +70,24 @@ class Work:
         """A session."""
         return self.engine.new()
 
+    def spark_as_ours(self) -> "SparkSession":
+        """Return a session for plain PySpark, with the confs that Tidemill sets for a query."""
+        spark = self.spark
+        for key, value in QueryOptions().confs(default_partitions=2).items():
+            spark.conf.set(key, value)
+        return spark
+
+    def finish(self, writer: "DataStreamWriter") -> None:
+        """Run a query of plain PySpark until it has read what there is."""
+        writer = writer.option("checkpointLocation", str(self.own / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
     def scratch(self) -> Scratch:
         """Return a lake of this way's own, whose feeds are folders of the shared `landing`."""
         return Scratch(lake=Lake.at(self.own / "lake"), landing=self.root / "landing", engine=self.engine)
 
 
-Way = Callable[[Work], Callable[[], None]]
+Way = Callable[[Work], Callable[[], object]]
 
 
 def compare(

@@ -52,13 +52,13 @@ def rows(root: Path, keys) -> None:  # noqa: ANN001
     write_deltalake(str(root / "rows"), pa.table(columns), mode="append")
 
 
-def deduplicated(given: Work, options: QueryOptions) -> Callable[[], None]:
+def deduplicated(given: Work, options: QueryOptions) -> Callable[[], object]:
     """Return a function that deduplicates what has arrived."""
     scratch = given.scratch()
     source = DeltaSource(path=str(given.root / "rows")).with_watermark("at", "1 day")
     declare = Pipeline("bench").stream(source=source, sink=DeltaAppend(), query=options, name="unique")
     stream = declare(lambda rows: rows.dropDuplicatesWithinWatermark(["key"]))
-    return lambda: (scratch.run(stream), None)[1]
+    return lambda: scratch.run(stream)
 
 
 WAYS = {

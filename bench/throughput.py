@@ -6,18 +6,16 @@ and writes a window when the watermark has passed it. The script prints a table 
 
 import argparse
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from bids import BID, CHANNELS, PARTITIONS, bids, into_files, into_topic
+from bids import BID, CHANNELS, PARTITIONS, bids, broker_of, into_files, into_topic
 from deltalake import write_deltalake
 from side_by_side import Work, compare, median, peak, print_header, print_row, ratios, work
 
 from pipelines.streaming import DeltaAppend, DeltaSource, FileSource, KafkaSource, Pipeline
 from pipelines.streaming.target import KafkaCluster
-from resources.dev.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,12 +35,7 @@ def main() -> None:
         f"{options.records:,} records", "batch job", "Tidemill", "ratio", "of CPU", "memory", "Tidemill"
     )
     for source in options.sources:
-        with ExitStack() as stack:
-            bootstrap = ""
-            if source == "topic":
-                broker = stack.enter_context(Broker())
-                broker.create_topic(TOPIC, partitions=PARTITIONS)
-                bootstrap = broker.bootstrap
+        with broker_of(source, TOPIC) as bootstrap:
 
             def arrive(root: Path, number: int, bootstrap: str = bootstrap) -> None:
                 if not number:
@@ -87,7 +80,7 @@ def parsed(messages: "DataFrame") -> "DataFrame":
     return messages.select(F.from_json(F.col("value").cast("string"), BID).alias("bid")).select("bid.*")
 
 
-def batch(given: Work) -> Callable[[], None]:
+def batch(given: Work) -> Callable[[], object]:
     """Return a function that counts what has arrived since the last time in a batch job."""
     import json
 
@@ -107,8 +100,7 @@ def batch(given: Work) -> Callable[[], None]:
         channels = spark.read.format("delta").load(str(given.root / "channels"))
         counted(rows(), channels).write.format("delta").mode("append").save(str(given.own / "table"))
         if bootstrap:
-            latest = ends_of(bootstrap)
-            ends.update(latest)
+            ends.update(ends_of(bootstrap))
 
     return run
 
@@ -127,7 +119,7 @@ def ends_of(bootstrap: str) -> dict[str, int]:
         consumer.close()
 
 
-def tidemill(given: Work) -> Callable[[], None]:
+def tidemill(given: Work) -> Callable[[], object]:
     """Return a function that counts what has arrived with Tidemill."""
     scratch = given.scratch()
     channels = DeltaSource(path=str(given.root / "channels"), mode="static")
@@ -148,7 +140,7 @@ def tidemill(given: Work) -> Callable[[], None]:
         source={"rows": source, "channels": channels}, sink=DeltaAppend(), name="minutes"
     )
     stream = declare(function)
-    return lambda: (scratch.run(stream), None)[1]
+    return lambda: scratch.run(stream)
 
 
 WAYS = {"batch job": batch, "Tidemill": tidemill}
