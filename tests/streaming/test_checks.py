@@ -151,6 +151,30 @@ def test_a_flipped_byte_in_the_state_fails_the_checkpoint(lake):
     assert f"state/0/0/{2 * RUNS}.changelog" in summary
 
 
+def test_a_flipped_byte_in_a_snapshot_of_the_state_fails_the_checkpoint_where_no_other_one_is_left(scratch):
+    each_batch = {"spark.sql.streaming.stateStore.minDeltasForSnapshot": "1"}
+    snapshots = replace(unique, query=QueryOptions(shuffle_partitions=2, options=each_batch))
+    for run in range(2):
+        scratch.drop_file("orders", arrivals(run))
+        for stream in (orders, snapshots):
+            scratch.run(stream)
+    state = scratch.lake.checkpoint(unique.name, 1) / "state/0/0"
+    newest, *older = sorted(state.glob("*.zip"), key=lambda path: int(path.stem), reverse=True)
+
+    def check():
+        (found,) = evaluate(snapshots, scratch.target, datetime.now(UTC), names=("checkpoint_sound",))
+        return status(found)
+
+    flip(newest)
+    verdict, summary = check()
+    assert verdict == "pass"
+    assert f"state/0/0/{newest.name}" in summary
+    assert "Spark falls back" in summary
+    for path in (*older, *state.glob("*.changelog")):
+        path.unlink()
+    assert check()[0] == "error"
+
+
 def test_truncated_offsets_fail_the_checkpoint(lake):
     offsets = lake.checkpoint(unique) / f"offsets/{2 * RUNS - 1}"
     offsets.write_bytes(offsets.read_bytes()[:40])

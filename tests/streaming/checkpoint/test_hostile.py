@@ -33,6 +33,7 @@ from pipelines.streaming.checkpoint.format.lz4 import (
 )
 from pipelines.streaming.checkpoint.format.offsets import parse_offsets
 from pipelines.streaming.checkpoint.format.operators import parse_operator
+from pipelines.streaming.checkpoint.format.rocksdb import check_members, snapshot_tables
 from pipelines.streaming.checkpoint.format.schema_file import parse_schema
 from pipelines.streaming.checkpoint.format.spark_checksum import crc32c, parse_spark_checksum
 from pipelines.streaming.checkpoint.verify import verify
@@ -172,6 +173,20 @@ def test_a_snapshot_cannot_name_a_table_outside(tmp_path: Path) -> None:
             archive.writestr("metadata", 'v1\n{"sstFiles":[{"dfsSstFileName":"../../x.sst","sizeBytes":1}]}')
     read_all(tmp_path)
     assert {finding.code for finding in verify(tmp_path, level="quick").findings} == {"damaged-snapshot"}
+
+
+def test_each_flipped_byte_of_a_snapshot_is_an_answer_or_damage(tmp_path: Path) -> None:
+    path = tmp_path / "1.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("metadata", 'v1\n{"sstFiles":[{"dfsSstFileName":"a.sst","sizeBytes":1}]}')
+    data = path.read_bytes()
+    damaged = 0
+    for position in range(len(data)):
+        path.write_bytes(data[:position] + bytes([data[position] ^ 0xFF]) + data[position + 1 :])
+        for read in (snapshot_tables, check_members):
+            with path.open("rb") as file:
+                damaged += answer(lambda: read("1.zip", file) or True) is None  # noqa: B023
+    assert damaged > len(data)
 
 
 JSON = st.recursive(

@@ -1,8 +1,10 @@
 """The content of the RocksDB provider's files: the manifest of a snapshot, the lineage of a changelog."""
 
+import errno
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -40,18 +42,14 @@ def snapshot_tables(where: str, file: BinaryIO) -> tuple[TableFile, ...]:
         CheckpointFormatError: The file is not a zip archive, has no manifest, or its manifest is of an
             unsupported version.
     """
-    try:
-        with zipfile.ZipFile(file) as archive:
+    with _opened(where, file, "It is not a complete zip archive") as archive:
+        try:
             entry = archive.getinfo(_MANIFEST)
-            if entry.file_size > _MAX_MANIFEST:
-                raise CheckpointFormatError(where, "Its manifest is too large.", code="file-too-large")
-            data = archive.read(entry)
-    except KeyError:
-        raise CheckpointFormatError(where, "It has no manifest.", code="damaged-snapshot") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise CheckpointFormatError(
-            where, f"It is not a complete zip archive: {error}.", code="damaged-snapshot"
-        ) from None
+        except KeyError:
+            raise CheckpointFormatError(where, "It has no manifest.", code="damaged-snapshot") from None
+        if entry.file_size > _MAX_MANIFEST:
+            raise CheckpointFormatError(where, "Its manifest is too large.", code="file-too-large")
+        data = archive.read(entry)
     inside = f"{where}!{_MANIFEST}"
     _, lines = versioned_lines(inside, data, known=_KNOWN_MANIFEST)
     tables = parse_object(inside, "\n".join(lines)).get("sstFiles")
@@ -67,21 +65,31 @@ def check_members(where: str, file: BinaryIO) -> None:
     Raises:
         CheckpointFormatError: A member is damaged, or far larger than any that RocksDB writes.
     """
+    with _opened(where, file, "It is damaged inside") as archive:
+        for entry in archive.infolist():
+            with archive.open(entry) as member:
+                read = 0
+                while block := member.read(_BLOCK):
+                    read += len(block)
+                    if read > _MAX_MEMBER:
+                        raise CheckpointFormatError(
+                            where, f"{entry.filename!r} in it is too large.", code="file-too-large"
+                        )
+
+
+@contextmanager
+def _opened(where: str, file: BinaryIO, damaged: str) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive, and name it in the error of `zipfile` about damage."""
     try:
         with zipfile.ZipFile(file) as archive:
-            for entry in archive.infolist():
-                with archive.open(entry) as member:
-                    read = 0
-                    while block := member.read(_BLOCK):
-                        read += len(block)
-                        if read > _MAX_MEMBER:
-                            raise CheckpointFormatError(
-                                where, f"{entry.filename!r} in it is too large.", code="file-too-large"
-                            )
+            yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise CheckpointFormatError(
-            where, f"It is damaged inside: {error}.", code="damaged-snapshot"
-        ) from None
+        raise CheckpointFormatError(where, f"{damaged}: {error}.", code="damaged-snapshot") from None
+    except OSError as error:
+        # A damaged archive may refer to a position before its beginning.
+        if error.errno != errno.EINVAL:
+            raise
+        raise CheckpointFormatError(where, f"{damaged}: {error.strerror}.", code="damaged-snapshot") from None
 
 
 def lineage(where: str, file: BinaryIO) -> Mapping[int, str]:
