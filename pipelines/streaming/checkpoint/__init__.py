@@ -18,6 +18,7 @@ from pipelines.streaming.checkpoint.format.source_log import SourceFile, file_so
 from pipelines.streaming.checkpoint.format.source_offset import DeltaOffset, SourceKind, SourceOffset
 from pipelines.streaming.checkpoint.history import BatchHistory, SourceRange, history
 from pipelines.streaming.checkpoint.inspection import Inspection, OperatorView, inspect
+from pipelines.streaming.checkpoint.state_changes import changes_to_apply
 from pipelines.streaming.checkpoint.tail import NextStart, Tail, read_tail, read_tail_or_empty
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "SourceOffset",
     "SourceRange",
     "Tail",
+    "changes_to_apply",
     "commit_batches",
     "diff",
     "file_source_paths",

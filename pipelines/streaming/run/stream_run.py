@@ -19,7 +19,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.checkpoint import Tail, read_tail_or_empty
+from pipelines.streaming.checkpoint import Tail, changes_to_apply, read_tail_or_empty
 from pipelines.streaming.errors import CanceledError, TidemillError
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import BatchRecord, Snapshot
@@ -65,6 +65,9 @@ if TYPE_CHECKING:
 
 _CHECK_REPARTITION = "spark.sql.streaming.checkUnfinishedRepartitionOnRestart"
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_CHANGES_PER_SNAPSHOT = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
+# Compressed; fewer are applied in less time than most other steps of a start take.
+_MANY_CHANGES = 4 << 20
 
 
 @dataclass(slots=True)
@@ -267,6 +270,16 @@ class StreamRun:
             first = self._recorder.generation.confs or confs
             spark.conf.set(_PARTITIONS, first.get(_PARTITIONS, confs[_PARTITIONS]))
 
+    def _plan_snapshots(self, spark: "SparkSession") -> None:
+        """Let this run write a snapshot of the state where the next start would apply many changes again.
+
+        Spark writes one after ten batches. Until then each start repeats the changes of a large batch, such as the
+        first one, which takes longer than a small increment. A snapshot after each batch would cost space and time.
+        """
+        due = changes_to_apply(self._checkpoint) > _MANY_CHANGES
+        if due and _CHANGES_PER_SNAPSHOT not in self.stream.query.options:
+            spark.conf.set(_CHANGES_PER_SNAPSHOT, "1")
+
     def _execute(
         self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int], *, once: bool
     ) -> None:
@@ -280,6 +293,7 @@ class StreamRun:
         """
         stream = self.stream
         self._set_partitions(spark, confs)
+        self._plan_snapshots(spark)
         built = self._build(spark, confs, pins)
         if not once:
             self._snapshot.records.write_pins(Pins(self._next_batch(), pins))
