@@ -30,10 +30,11 @@ from pipelines.streaming.records.batch_counts import (
     remove_counts,
     write_counts,
 )
-from pipelines.streaming.run import counted
+from pipelines.streaming.run import counted, writer
 from pipelines.streaming.run.classic import full_plan
-from pipelines.streaming.run.judgement import is_repeatable
+from pipelines.streaming.run.judgement import is_repeatable, uses_time_of_batch
 from pipelines.streaming.run.plan_tree import parse_plan, reads_all
+from pipelines.streaming.run.quarantine import quarantine
 from pipelines.streaming.run.recorder import Recorder
 from pipelines.streaming.testing import multiset
 
@@ -105,6 +106,24 @@ def test_nothing_is_cached_and_everything_is_counted(scratch, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("refused", [0, 1, 40])
+def test_only_lines_that_may_be_refused_are_judged_again(scratch, monkeypatch, refused):
+    counts = []
+
+    def counting(rows, *args, **given):
+        counts.append(rows.count())
+        quarantine(rows, *args, **given)
+
+    monkeypatch.setattr(writer, "quarantine", counting)
+    stream = ingest(DeltaAppend(), {"positive": "n >= 0"})
+    numbers = [*range(60), *range(-refused, 0)]
+    scratch.run(stream, [["", *events(*numbers), *events(*numbers)]])
+    assert scratch.rows(stream, "n") == multiset((n,) for n in [*range(60), *range(60)])
+    assert scratch.quarantined(stream, "raw") == lines_of(*range(-refused, 0), *range(-refused, 0))
+    # None of the other 60 texts shares one of 40 in 262,144 buckets.
+    assert counts == ([2 * refused] if refused else [])
+
+
 def test_headers_and_blank_lines_are_no_records(scratch):
     feed = Feed("events", value=from_csv(EVENT, header=True), quarantine={"positive": "n > 0"})
     stream = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="events")(lambda rows: rows)
@@ -148,9 +167,11 @@ def test_records_that_the_function_reads_twice_are_counted_once(scratch):
     assert (batch.rows_read, batch.rows_blank, batch.rows_quarantined, batch.rows_written) == (0, 2, 0, 0)
 
 
-OLD = {"positive": "n > 0", "past": "date_add(current_date(), n) < date_add(current_date(), 50)"}
+OLD = {"positive": "n > 0", "past": "n < 50"}
+TIMED = {"positive": "n > 0", "past": "date_add(current_date(), n) < date_add(current_date(), 50)"}
 EDITS = {
     "none": {"rules": OLD},
+    "none, with the time of the batch": {"rules": TIMED},
     "other rules": {"rules": {"negative": "n < 0"}},
     "no rules": {"rules": {}},
     "another schema": {"rules": {"short": "length(id) < 2"}, "schema": "id STRING, n INT, more STRING"},
@@ -161,7 +182,7 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_batch_is_finished_by_the_rules_that_its_rows_passed(scratch, edit):
     """The table has the batch, the quarantine has not, and the next run comes with other code."""
-    before = ingest(Probe(failures=["after"]), OLD)
+    before = ingest(Probe(failures=["after"]), TIMED if "time" in edit else OLD)
     fails(scratch, before, ["", *events(-1, 1, 99)])
     assert (scratch.rows(before, "n"), scratch.quarantined(before)) == (multiset([(1,)]), Counter())
     after = ingest(Probe(), **EDITS[edit])
@@ -342,12 +363,14 @@ AGAIN = [
 
 
 @pytest.mark.parametrize("rule", [*ONCE, *AGAIN])
-def test_a_rule_is_repeatable_or_not(engine, rule):
+def test_a_rule_is_repeatable_or_not_and_may_need_the_time_of_the_batch(engine, rule):
     spark = engine.new()
     feed = Feed("events", value=from_json("n INT, at TIMESTAMP"), quarantine={"rule": rule})
     lines = spark.range(1).select(F.lit("{}").alias(RAW), F.lit(None).alias(ORIGIN))
     judged = feed.judged(lines)
-    assert is_repeatable(feed, judged, parse_plan(full_plan(judged, {}))) == (rule in ONCE)
+    plan = full_plan(judged, {})
+    assert is_repeatable(feed, judged, parse_plan(plan)) == (rule in ONCE)
+    assert uses_time_of_batch(plan) == (rule in ONCE[1:])
 
 
 @pytest.mark.parametrize("when", [[], ["before"], ["after"]], ids=["no failure", "before", "after"])

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 Judgement = Mapping[str, Any]
 """The parser and the rules of a feed, and the confs that change what they mean, as JSON."""
 
-# Spark takes the time of a batch for the other functions of the current time, also when it repeats the batch. These it
-# evaluates in each attempt: `now()`, `current_time()`, and special strings such as TIMESTAMP'now' and DATE'today'.
+# In the plan of a query, Spark takes the time of a batch for these functions, also when it repeats the batch.
+_TIME_OF_BATCH = re.compile(r"\b(current_timestamp|current_date|localtimestamp)\(")
+# These it evaluates in each attempt: `now()`, `current_time()`, and special strings such as TIMESTAMP'now'.
 _TIME_OF_ATTEMPT = re.compile(r"\b(now|current_time|today|tomorrow|yesterday)\b", re.IGNORECASE)
 # No secrets are among them, as there may be in `spark.sql.catalog`.
 _CONFS = re.compile(
@@ -75,6 +76,15 @@ def _change(spark: "SparkSession", before: Mapping[str, str], now: Mapping[str, 
     for name, value in now.items():
         if before.get(name) != value:
             spark.conf.set(name, value)
+
+
+def uses_time_of_batch(plan: str) -> bool:
+    """Return whether a plan uses the time of its batch, which only the plan of the query knows.
+
+    Args:
+        plan: The analyzed plan, where other names of these functions have been replaced.
+    """
+    return _TIME_OF_BATCH.search(plan) is not None
 
 
 def is_repeatable(feed: "Feed", records: "DataFrame", plan: Node | None) -> bool:

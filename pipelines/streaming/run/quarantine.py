@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pipelines.streaming.records import StreamRecords
 
 QUARANTINE = "quarantine"
+BUCKETS = "refused_buckets"
+
+# Bounds what the driver and each task hold of a batch, however many of its records are refused.
+_NUMBER_OF_BUCKETS = 1 << 18
 
 
 def quarantine(
@@ -72,7 +76,39 @@ def record_counts() -> "list[Column]":
 
     is_record = F.col(VIOLATED).isNotNull()
     return [
-        F.count_if(is_record).alias("rows_read"),
-        F.count_if(~is_record).alias("rows_blank"),
-        F.count_if(F.size(VIOLATED) > 0).alias("rows_quarantined"),
+        F.count(F.when(is_record, F.lit(True))).alias("rows_read"),
+        F.count(F.when(~is_record, F.lit(True))).alias("rows_blank"),
+        F.count(F.when(F.size(VIOLATED) > 0, F.lit(True))).alias("rows_quarantined"),
     ]
+
+
+def refused_buckets() -> "Column":
+    """Return an aggregate over judged lines: the buckets of the refused records, by a hash of their text.
+
+    The records themselves could be as large as the batch. Most records are in none of these buckets, and whoever looks
+    for the refused ones need not parse those again.
+    """
+    from pyspark.sql import functions as F
+
+    refused = F.collect_set(F.when(F.size(VIOLATED) > 0, _bucket()))
+    return F.to_json(refused).alias(BUCKETS)
+
+
+def of_buckets(lines: "DataFrame", buckets: str) -> "DataFrame":
+    """Return the lines of some buckets.
+
+    Args:
+        lines: Lines with `_raw`.
+        buckets: What `refused_buckets` returned.
+    """
+    from pyspark.sql import functions as F
+
+    numbers = F.from_json(F.lit(buckets), "array<bigint>")
+    wanted = lines.sparkSession.range(1).select(F.explode(numbers).alias("bucket"))
+    return lines.join(F.broadcast(wanted), _bucket() == F.col("bucket"), "left_semi")
+
+
+def _bucket() -> "Column":
+    from pyspark.sql import functions as F
+
+    return F.pmod(F.xxhash64(RAW), F.lit(_NUMBER_OF_BUCKETS))

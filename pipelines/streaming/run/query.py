@@ -21,7 +21,7 @@ from pipelines.streaming.errors import TerminalError
 from pipelines.streaming.expectations import observed
 from pipelines.streaming.records.stateful_operator import StatefulOperator
 from pipelines.streaming.run.classic import explained, full_plan, plan_text, state_types
-from pipelines.streaming.run.judgement import is_repeatable
+from pipelines.streaming.run.judgement import is_repeatable, uses_time_of_batch
 from pipelines.streaming.run.lineage import Lineage, lineage_of
 from pipelines.streaming.run.operators import operators_of, with_types
 from pipelines.streaming.run.plan_tree import parse_plan, reads_all
@@ -48,10 +48,11 @@ class Query:
     """A stream's query, not started.
 
     Attributes:
-        rows: The streaming DataFrame: the output, or for a feed its parsed records.
+        rows: The streaming DataFrame: the output, or for a feed its records.
         output: The columns of the output.
         fingerprint: The fingerprint of the plan and of the function's source.
         operators: Its stateful operators, the one nearest to the sink first; None where the plan cannot be read.
+        judges: For a feed, whether its records are judged in the plan of `rows`, and not batch by batch.
         repeatable: For a feed, whether its rules refuse the same records each time that they are evaluated.
         reads_all: For a feed, whether its function reads each record whatever the records are.
         warnings: What the plan does that its author may not expect, one sentence each.
@@ -62,6 +63,7 @@ class Query:
     output: "StructType"
     fingerprint: str
     operators: tuple[StatefulOperator, ...] | None = ()
+    judges: bool = False
     repeatable: bool = True
     reads_all: bool = True
     warnings: tuple[str, ...] = ()
@@ -116,13 +118,15 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         )
     # The quarantine needs the raw record, so it comes before the function, and the function runs per batch.
     with_batch = output.withColumn(BATCH, batch_column(generation, 0))
-    plan = full_plan(output, locations)
+    plan, judging = full_plan(output, locations), full_plan(records, locations)
     tree = parse_plan(plan)
+    judges = uses_time_of_batch(judging)
     return Query(
-        rows=records,
+        rows=records if judges else stream.feed.open_lines(context, next(iter(inputs))),
         output=with_batch.schema,
         fingerprint=fingerprint(stream, text),
-        repeatable=is_repeatable(stream.feed, records, parse_plan(full_plan(records, locations))),
+        judges=judges,
+        repeatable=is_repeatable(stream.feed, records, parse_plan(judging)),
         reads_all=tree is not None and reads_all(tree),
         lineage=lineage_of(plan, output.columns, static),
     )

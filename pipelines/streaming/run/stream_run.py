@@ -326,6 +326,7 @@ class StreamRun:
             return None
         return Ingest(
             function=stream.function,
+            judge=None if built.judges else stream.feed.judged_lines,
             judgement=judgement_of(stream.feed, spark),
             repeatable=built.repeatable,
             reads_all=built.reads_all,

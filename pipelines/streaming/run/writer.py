@@ -8,13 +8,13 @@ b. The output is computed once for all sinks and the counts of the expectations,
    in every table; then the other sinks are written, in the order they are declared.
 c. The main table commits. That is the commit point of the batch.
 
-A feed's records are parsed and judged in the query's plan. Where one append takes the batch, the records are counted
-by the job that writes it, and the refused ones are written afterwards. Otherwise the output has been computed and
-counted before anything is written, and the refused records go first.
+Where one append takes the batch of a feed, its records are counted by the job that writes it, and the refused ones are
+written afterwards. Otherwise the output has been computed and counted before anything is written, and the refused
+records go first.
 """
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pipelines.streaming.checkpoint import read_tail
@@ -27,7 +27,14 @@ from pipelines.streaming.run.classic import release_checkpoint
 from pipelines.streaming.run.counted import CountedRows, numbers
 from pipelines.streaming.run.judgement import Judgement
 from pipelines.streaming.run.pause import pause_point
-from pipelines.streaming.run.quarantine import has_quarantined, quarantine, record_counts
+from pipelines.streaming.run.quarantine import (
+    BUCKETS,
+    has_quarantined,
+    of_buckets,
+    quarantine,
+    record_counts,
+    refused_buckets,
+)
 from pipelines.streaming.sinks import Sink
 from pipelines.streaming.sinks.sink import CommitMetadata, Transaction
 
@@ -43,6 +50,7 @@ class Ingest:
 
     Attributes:
         function: The transform of its records, which runs here, because the quarantine needs the raw record.
+        judge: Parses and judges its lines; None where the query's plan does that.
         judgement: How the records are judged.
         repeatable: Whether the rules refuse the same records each time that they are evaluated.
         reads_all: Whether the function reads each record whatever the records are.
@@ -50,10 +58,27 @@ class Ingest:
     """
 
     function: "Callable[..., DataFrame]"
+    judge: "Callable[[DataFrame], DataFrame] | None"
     judgement: Judgement
     repeatable: bool
     reads_all: bool
     expect: tuple[Expect, ...] = ()
+
+    def judged(self, rows: "DataFrame") -> "DataFrame":
+        """Return the judged records of a batch."""
+        return rows if self.judge is None else self.judge(rows)
+
+    def refused(self, rows: "DataFrame", buckets: str) -> "DataFrame":
+        """Return judged records of a batch; those that are refused are among them.
+
+        Args:
+            rows: The batch.
+            buckets: What `refused_buckets` returned for it.
+        """
+        if self.judge is None:
+            return rows
+        # The observation is a barrier: a filter that passes it would parse all lines before they are left out.
+        return self.judge(of_buckets(rows, buckets)).observe("tidemill_refused", *record_counts())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +129,7 @@ class BatchWriter:
         if self.ingest is None:
             rows.write.format("noop").mode("overwrite").save()
             return
-        counted = numbers(rows.agg(*record_counts()))
+        counted = numbers(self.ingest.judged(rows).agg(*record_counts()))
         lines = BatchCounts(
             query_id=query_id, rows_read=counted["rows_read"], rows_blank=counted["rows_blank"]
         )
@@ -119,8 +144,8 @@ class BatchWriter:
         # An earlier attempt may have refused other records, by other rules: those are replaced before the commit.
         stale = self.repeat and has_quarantined(self.records, query_id, batch_id)
         if not ingest.repeatable:
-            with _computed_once(records) as judged:
-                counted = self._computed(judged, ingest, query_id, batch_id, stale=stale)
+            with _computed_once(ingest.judged(records)) as judged:
+                counted = self._computed(judged, replace(ingest, judge=None), query_id, batch_id, stale=stale)
         elif self._reads_once and not stale:
             counted = self._in_one_job(records, ingest, query_id, batch_id)
         else:
@@ -135,7 +160,7 @@ class BatchWriter:
         self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int
     ) -> dict[str, Any]:
         """Write the main table by a job that counts the records, then the refused ones; return the counts."""
-        judged = CountedRows(records, *record_counts(), reads_all=ingest.reads_all)
+        judged = _judged(records, ingest)
         output = self._output(judged.rows, ingest, batch_id)
         metadata = self._metadata(batch_id, judgement=ingest.judgement)
         if not ingest.expect:
@@ -145,21 +170,23 @@ class BatchWriter:
             expected = CountedRows(output, *counts(output, ingest.expect))
             self._write(kept(expected.rows, ingest.expect), query_id, metadata)
             counted = judged.numbers() | _of_output(expected.numbers())
+        buckets = counted.pop(BUCKETS)
         if counted["rows_quarantined"]:
-            self._quarantine(records, query_id, batch_id, stale=False)
+            self._quarantine(ingest.refused(records, buckets), query_id, batch_id, stale=False)
         return counted
 
     def _computed(
         self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int, *, stale: bool
     ) -> dict[str, Any]:
         """Compute the output, write the refused records, and then the output; return the counts."""
-        judged = CountedRows(records, *record_counts(), reads_all=ingest.reads_all)
+        judged = _judged(records, ingest)
         with _computed_once(self._output(judged.rows, ingest, batch_id)) as output:
             counted = judged.numbers()
+            buckets = counted.pop(BUCKETS)
             if ingest.expect:
                 counted |= _of_output(numbers(output.agg(*counts(output, ingest.expect))))
             if counted["rows_quarantined"] or stale:
-                self._quarantine(records, query_id, batch_id, stale=stale)
+                self._quarantine(ingest.refused(records, buckets), query_id, batch_id, stale=stale)
             committed = {name: count for name, count in counted.items() if name != "rows_blank"}
             self._write(kept(output, ingest.expect), query_id, self._metadata(batch_id, **committed))
         return counted
@@ -189,6 +216,11 @@ class BatchWriter:
             if sink is not self.sinks[-1]:
                 pause_point("between-sinks", self.records.stream)
         pause_point("after-sink", self.records.stream)
+
+
+def _judged(records: "DataFrame", ingest: Ingest) -> CountedRows:
+    counts = (*record_counts(), refused_buckets())
+    return CountedRows(ingest.judged(records), *counts, reads_all=ingest.reads_all)
 
 
 @contextmanager

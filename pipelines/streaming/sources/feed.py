@@ -10,7 +10,7 @@ from pipelines.streaming.names import valid_feed_name, valid_rule_name
 from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH, limited
 from pipelines.streaming.sources.kafka import MAX_OFFSETS_PER_BATCH
 from pipelines.streaming.sources.parser import CORRUPT, Parser
-from pipelines.streaming.sources.source import Source, SourceContext, positive
+from pipelines.streaming.sources.source import Source, SourceContext, observed, positive
 from pipelines.streaming.sql import valid_condition
 from pipelines.streaming.target import FolderBinding
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 UNPARSABLE = "unparsable"
 _PARSED = "_parsed"
+_BLANK = "_blank"
 # One type for files and topics, so that a table outlives a change of the binding.
 _ORIGIN_TYPE = (
     "struct<file:string, topic:string, partition:int, offset:bigint, timestamp:timestamp, key:string>"
@@ -90,12 +91,22 @@ class Feed(Source):
 
         Lines that are no records are among the rows, so that whoever reads them can count them: `_violated` is NULL.
         """
+        return self.judged_lines(self._lines(context, name))
+
+    def open_lines(self, context: SourceContext, name: str) -> "DataFrame":
+        """Return what `open` returns before it is judged: the input of `judged_lines`."""
+        return observed(self._lines(context, name), name)
+
+    def judged_lines(self, lines: "DataFrame") -> "DataFrame":
+        """Return lines as `load` does: parsed columns, `_origin`, `_raw` and `_violated`.
+
+        Args:
+            lines: Lines with `_raw`, `_origin` and whether they are no records.
+        """
         from pyspark.sql import functions as F
 
-        lines, is_blank = self._lines(context, name)
-        if self.value.header:
-            is_blank |= self._is_header(lines)
-        return self.judged(lines).withColumn(VIOLATED, F.when(~is_blank, F.col(VIOLATED)))
+        judged = self.judged(lines, _BLANK)
+        return judged.withColumn(VIOLATED, F.when(~F.col(_BLANK), F.col(VIOLATED))).drop(_BLANK)
 
     def judged(self, records: "DataFrame", *kept: str) -> "DataFrame":
         """Return records with their parsed columns and `_violated`, the rules that each violates.
@@ -141,11 +152,8 @@ class Feed(Source):
         parsed = records.select(self.value.parsed(F.col(RAW)).alias(_PARSED)).select(f"{_PARSED}.*")
         return self.value.is_header(F.col(RAW), parsed.drop(CORRUPT).columns)
 
-    def _lines(self, context: SourceContext, name: str) -> "tuple[DataFrame, Column]":
-        """Return one row per line or message, and which of them are blank.
-
-        The columns are `_raw`, the text or NULL, and `_origin`.
-        """
+    def _lines(self, context: SourceContext, name: str) -> "DataFrame":
+        """Return one row per line or message: `_raw`, the text or NULL, `_origin`, and whether it is no record."""
         from pyspark.sql import functions as F
 
         binding = context.target.binding(self.name)
@@ -162,7 +170,7 @@ class Feed(Source):
                 F.lit(None).cast("string").alias("key"),
             )
             rows = lines.select(F.col("value").alias(RAW), origin.cast(_ORIGIN_TYPE).alias(ORIGIN))
-            return rows, F.trim(F.col(RAW)) == ""
+            return self._with_blank(rows, F.trim(F.col(RAW)) == "")
         reader = reader.format("kafka").options(**binding.cluster.spark_options())
         if self.max_records_per_batch:
             reader = reader.option("maxOffsetsPerTrigger", str(self.max_records_per_batch))
@@ -178,4 +186,10 @@ class Feed(Source):
         rows = messages.select(
             F.col("value").cast("string").alias(RAW), origin.cast(_ORIGIN_TYPE).alias(ORIGIN)
         )
-        return rows, F.lit(False)
+        return self._with_blank(rows, F.lit(False))
+
+    def _with_blank(self, lines: "DataFrame", is_blank: "Column") -> "DataFrame":
+        """Return lines with a column that is true for those that are no records, such as headers."""
+        if self.value.header:
+            is_blank |= self._is_header(lines)
+        return lines.withColumn(_BLANK, is_blank)

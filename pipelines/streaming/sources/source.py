@@ -116,13 +116,13 @@ class Source(ABC):
         """Return the source as a DataFrame, with its watermark; where it streams, its rows are counted."""
         rows = self.load(context, name)
         if self.streaming:
-            rows = _observed(rows, name)
+            rows = observed(rows, name)
         if self.watermark is None:
             return rows
         return rows.withWatermark(self.watermark.column, interval(self.watermark.delay))
 
 
-def _observed(rows: "DataFrame", name: str) -> "DataFrame":
+def observed(rows: "DataFrame", name: str) -> "DataFrame":
     """Return rows that are counted where they enter the function.
 
     Spark's own count of input rows is of reads: it misses rows that a pushed filter leaves out, and has rows twice
