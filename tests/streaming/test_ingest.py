@@ -120,7 +120,7 @@ def test_only_lines_that_may_be_refused_are_judged_again(scratch, monkeypatch, r
     scratch.run(stream, [["", *events(*numbers), *events(*numbers)]])
     assert scratch.rows(stream, "n") == multiset((n,) for n in [*range(60), *range(60)])
     assert scratch.quarantined(stream, "raw") == lines_of(*range(-refused, 0), *range(-refused, 0))
-    # None of the other 60 texts shares one of 40 in 262,144 buckets.
+    # No other string is in a bucket of these 40, of 262,144.
     assert counts == ([2 * refused] if refused else [])
 
 
