@@ -60,6 +60,10 @@ def demo(
         console.print(
             "To see the result: [bold]make ui[/], or [bold]tidemill status[/]. Tables: .tidemill/lake/tables"
         )
+        console.print(
+            'Each process that runs streams starts Spark. To keep one for the next runs, set [bold]mode = "warm"[/] in '
+            "\\[targets.dev.spark] of tidemill.toml."
+        )
 
 
 @dataclass(slots=True)
