@@ -89,11 +89,11 @@ growth.py
 endef
 define BENCH_QUICK
 idle_run.py --rounds 1
-merge.py --rows 200000 --changes 10000 --rounds 2
-throughput.py --records 100000 --rounds 2
-state.py --keys 100000 --rounds 2
+merge.py --rows 200000 --changes 10000 --rounds 1
+throughput.py --records 100000 --sources files --rounds 1
+state.py --keys 100000 --rounds 1
 warm_run.py --only hops --rounds 1
-ingest.py --records 100000 --refused 0.03 --rounds 2
+ingest.py --records 100000 --sources topic --refused 0.03 --rounds 1
 growth.py --increments 10
 endef
 export BENCH BENCH_QUICK
