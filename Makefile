@@ -19,7 +19,7 @@ ARGS ?=
 WORKERS ?= 2
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: java jars ## generate ad events and run the pipeline `ads` on them twice, through Dagster
 	$(BIN)/tidemill demo $(ARGS)
