@@ -124,6 +124,16 @@ def test_only_lines_that_may_be_refused_are_judged_again(scratch, monkeypatch, r
     assert counts == ([2 * refused] if refused else [])
 
 
+def test_columns_may_have_any_name_that_is_not_reserved(scratch):
+    stream = ingest(
+        DeltaAppend(), {"known": "unparsable > 0"}, schema="unparsable INT, _blank INT, _parsed INT"
+    )
+    records = [{"unparsable": number, "_blank": 2, "_parsed": 3} for number in (0, 1)]
+    scratch.run(stream, [["", *records]])
+    assert scratch.rows(stream, "unparsable", "_blank", "_parsed") == multiset([(1, 2, 3)])
+    assert scratch.quarantined(stream, "raw") == multiset([(json.dumps(records[0]),)])
+
+
 def test_headers_and_blank_lines_are_no_records(scratch):
     feed = Feed("events", value=from_csv(EVENT, header=True), quarantine={"positive": "n > 0"})
     stream = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="events")(lambda rows: rows)

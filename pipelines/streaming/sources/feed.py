@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 UNPARSABLE = "unparsable"
-_PARSED = "_parsed"
-_BLANK = "_blank"
+# Columns that no schema has.
+_PARSED = "_tidemill_parsed"
+_BLANK = "_tidemill_blank"
+_FAILED = "_tidemill_unparsable"
 # One type for files and topics, so that a table outlives a change of the binding.
 _ORIGIN_TYPE = (
     "struct<file:string, topic:string, partition:int, offset:bigint, timestamp:timestamp, key:string>"
@@ -130,10 +132,10 @@ class Feed(Source):
             if is_header is not None:
                 unparsable |= is_header
             columns = [F.col(f"{_PARSED}.*")]
-        parsed = records.select(*columns, RAW, ORIGIN, *kept, unparsable.alias(UNPARSABLE)).drop(CORRUPT)
+        parsed = records.select(*columns, RAW, ORIGIN, *kept, unparsable.alias(_FAILED)).drop(CORRUPT)
         # An unparsable record has no columns that a rule could judge: it violates that one rule only.
         always = guard(parsed.select(RAW))
-        violations = F.when(F.col(UNPARSABLE), F.array(F.lit(UNPARSABLE)))
+        violations = F.when(F.col(_FAILED), F.array(F.lit(UNPARSABLE)))
         if self.quarantine:
             # Most records violate nothing, and one condition that all rules make costs less than one per rule.
             together = " AND ".join(f"({condition})" for condition in self.quarantine.values())
@@ -143,7 +145,7 @@ class Feed(Source):
             )
             violations = violations.when(violated(together, always), F.array_compact(F.array(*names)))
         none = F.array().cast("array<string>")
-        return parsed.withColumn(VIOLATED, violations.otherwise(none)).drop(UNPARSABLE)
+        return parsed.withColumn(VIOLATED, violations.otherwise(none)).drop(_FAILED)
 
     def _is_header(self, records: "DataFrame") -> "Column":
         """Return whether a line of the feed holds the names of its columns."""
