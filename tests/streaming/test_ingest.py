@@ -373,7 +373,7 @@ AGAIN = [
 
 
 @pytest.mark.parametrize("rule", [*ONCE, *AGAIN])
-def test_a_rule_is_repeatable_or_not_and_may_need_the_time_of_the_batch(engine, rule):
+def test_a_rule_is_repeatable_or_not(engine, rule):
     spark = engine.new()
     feed = Feed("events", value=from_json("n INT, at TIMESTAMP"), quarantine={"rule": rule})
     lines = spark.range(1).select(F.lit("{}").alias(RAW), F.lit(None).alias(ORIGIN))
