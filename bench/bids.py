@@ -5,8 +5,12 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resources.dev.broker import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 BID = "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, date_time TIMESTAMP, extra STRING"
 CHANNELS = 1000
@@ -74,3 +78,10 @@ def into_topic(parts: list[list[str]], bootstrap: str, topic: str) -> None:
             if position % 100_000 == 0:
                 producer.flush()
         producer.flush()
+
+
+def parsed(messages: "DataFrame") -> "DataFrame":
+    """Return the bids in messages of a topic."""
+    from pyspark.sql import functions as F
+
+    return messages.select(F.from_json(F.col("value").cast("string"), BID).alias("bid")).select("bid.*")

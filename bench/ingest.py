@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bids import BID, bids, broker_of, into_files, into_topic
+from bids import BID, bids, broker_of, into_files, into_topic, parsed
 from side_by_side import Work, compare, median, peak, print_header, print_row, ratios, work
 
 from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
@@ -70,8 +70,6 @@ def measured(source: str, pool: list[list[str]], rounds: int) -> tuple[list, lis
 
 def by_hand(given: Work) -> Callable[[], object]:
     """Return a function that ingests what has arrived with plain PySpark."""
-    from pyspark.sql import functions as F
-
     spark, bootstrap = given.spark_as_ours(), given.case["bootstrap"]
 
     def rows() -> "DataFrame":
@@ -79,8 +77,7 @@ def by_hand(given: Work) -> Callable[[], object]:
         if not bootstrap:
             return reader.schema(BID).json(str(given.root / "landing" / FEED))
         reader = reader.format("kafka").option("kafka.bootstrap.servers", bootstrap)
-        messages = reader.option("subscribe", FEED).option("startingOffsets", "earliest").load()
-        return messages.select(F.from_json(F.col("value").cast("string"), BID).alias("bid")).select("bid.*")
+        return parsed(reader.option("subscribe", FEED).option("startingOffsets", "earliest").load())
 
     def run() -> None:
         given.finish(rows().writeStream.format("delta").option("path", str(given.own / "table")))

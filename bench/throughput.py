@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from bids import BID, CHANNELS, PARTITIONS, bids, broker_of, into_files, into_topic
+from bids import BID, CHANNELS, PARTITIONS, bids, broker_of, into_files, into_topic, parsed
 from deltalake import write_deltalake
 from side_by_side import Work, compare, median, peak, print_header, print_row, ratios, work
 
@@ -71,13 +71,6 @@ def counted(rows: "DataFrame", channels: "DataFrame") -> "DataFrame":
     worth = rows.where("price > 1000000").join(F.broadcast(channels), "channel")
     minutes = worth.groupBy(F.window("date_time", "1 minute"), "campaign")
     return minutes.agg(F.count("*").alias("bids"), F.sum("price").alias("price"))
-
-
-def parsed(messages: "DataFrame") -> "DataFrame":
-    """Return the bids in messages of a topic."""
-    from pyspark.sql import functions as F
-
-    return messages.select(F.from_json(F.col("value").cast("string"), BID).alias("bid")).select("bid.*")
 
 
 def batch(given: Work) -> Callable[[], object]:
