@@ -1,8 +1,10 @@
 """How much of the state the next start computes again from changes, because no snapshot has them."""
 
 import os
+from collections.abc import Iterator
 
 from pipelines.streaming.checkpoint.format.folder import Folder
+from pipelines.streaming.checkpoint.format.operators import operator_ids, read_operator
 from pipelines.streaming.checkpoint.format.state_files import StateFile
 
 
@@ -15,17 +17,19 @@ def changes_to_apply(checkpoint: str | os.PathLike[str]) -> int:
         checkpoint: The checkpoint, at a path of a local or mounted file system.
 
     Raises:
-        CheckpointFormatError: The folder of the state cannot be read.
+        CheckpointFormatError: A folder of the state or the description of an operator cannot be read.
     """
-    newest: dict[str, int] = {}
-    changes: list[tuple[str, int, int]] = []
-    for path, item in Folder.at(checkpoint).walk("state"):
-        store, _, name = path.rpartition("/")
-        file = StateFile.parse(name)
-        if file is None:
-            continue
-        if file.whole:
-            newest[store] = max(file.version, newest.get(store, 0))
-        else:
-            changes.append((store, file.version, item.size))
-    return sum(size for store, version, size in changes if version > newest.get(store, 0))
+    folder = Folder.at(checkpoint)
+    return sum(
+        item.size
+        for operator in operator_ids(folder)
+        for _, _, store in read_operator(folder, operator).folders()
+        for name in _newer_changes(folder, store)
+        if (item := folder.item(f"{store}/{name}"))
+    )
+
+
+def _newer_changes(folder: Folder, store: str) -> Iterator[str]:
+    files = {name: file for name in folder.names(store) if (file := StateFile.parse(name))}
+    snapshot = max((file.version for file in files.values() if file.whole), default=0)
+    return (name for name, file in files.items() if not file.whole and file.version > snapshot)

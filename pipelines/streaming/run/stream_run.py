@@ -19,7 +19,12 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from pipelines.streaming import delta_log
-from pipelines.streaming.checkpoint import Tail, changes_to_apply, read_tail_or_empty
+from pipelines.streaming.checkpoint import (
+    CheckpointFormatError,
+    Tail,
+    changes_to_apply,
+    read_tail_or_empty,
+)
 from pipelines.streaming.errors import CanceledError, TidemillError
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import BatchRecord, Snapshot
@@ -276,9 +281,11 @@ class StreamRun:
         Spark writes one after ten batches. Until then each start repeats the changes of a large batch, such as the
         first one, which takes longer than a small increment. A snapshot after each batch would cost space and time.
         """
-        due = changes_to_apply(self._checkpoint) > _MANY_CHANGES
-        if due and _CHANGES_PER_SNAPSHOT not in self.stream.query.options:
-            spark.conf.set(_CHANGES_PER_SNAPSHOT, "1")
+        if _CHANGES_PER_SNAPSHOT in self.stream.query.options:
+            return
+        with suppress(CheckpointFormatError):  # Spark reports a state that cannot be read
+            if changes_to_apply(self._checkpoint) > _MANY_CHANGES:
+                spark.conf.set(_CHANGES_PER_SNAPSHOT, "1")
 
     def _execute(
         self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int], *, once: bool
