@@ -47,6 +47,7 @@ def demo(
     if context.invoked_subcommand is not None:
         return
     from resources.engine.java import require_java
+    from resources.target.resolve import resolve
 
     require_java()
     console = output_console(STREAMS_WIDTH)
@@ -60,10 +61,11 @@ def demo(
         console.print(
             "To see the result: [bold]make ui[/], or [bold]tidemill status[/]. Tables: .tidemill/lake/tables"
         )
-        console.print(
-            'Each process that runs streams starts Spark. To keep one for the next runs, set [bold]mode = "warm"[/] in '
-            "\\[targets.dev.spark] of tidemill.toml."
-        )
+        if resolve("dev").spark.mode == "local":
+            console.print(
+                "Each process that runs streams starts Spark. To keep one for the next runs, set "
+                '[bold]mode = "warm"[/] in \\[targets.dev.spark] of tidemill.toml.'
+            )
 
 
 @dataclass(slots=True)
