@@ -39,11 +39,11 @@ def _archive_of(java: Java) -> Path:
 def options() -> tuple[str, ...]:
     """Return the options of a JVM that uses the archive; none where it was not made."""
     java = find_java()
-    if java is None or not _archive_of(java).is_file():
+    if java is None or not (path := _archive_of(java)).is_file():
         return ()
     # An archive that does not fit is only ignored, and says so in messages that would be printed.
     tags = ("aot", "cds") if java.numbers >= _NEW_LOG_TAG else ("cds", "cds+dynamic")
-    return (shlex.quote(f"-XX:SharedArchiveFile={_archive_of(java)}"), *(f"-Xlog:{tag}=off" for tag in tags))
+    return (shlex.quote(f"-XX:SharedArchiveFile={path}"), *(f"-Xlog:{tag}=off" for tag in tags))
 
 
 def make(console: Console | None = None) -> Path | None:
