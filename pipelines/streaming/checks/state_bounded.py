@@ -93,8 +93,9 @@ def _over_bounds(
     if age is not None and bounds.snapshot_batches is not None and age > bounds.snapshot_batches:
         yield (
             f"The newest snapshot of a store is {counted(age, 'batch')} old, more than {bounds.snapshot_batches}: a "
-            "restart repeats all changes since. Spark writes snapshots in the background, once a minute: let runs "
-            "take longer, or run the stream less often with more data."
+            "restart repeats all changes since. Spark writes one when as many batches as "
+            "spark.sql.streaming.stateStore.minDeltasForSnapshot have passed, 10 if not set: set a lower number in the "
+            "stream's QueryOptions(options={...})."
         )
 
 
