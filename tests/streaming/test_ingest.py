@@ -1,6 +1,7 @@
 """A feed's batch without a cache: each record is in exactly one of table and quarantine, whatever fails in between."""
 
 import json
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from pipelines.streaming import (
     from_json,
     raw,
 )
+from pipelines.streaming.checkpoint import read_tail
 from pipelines.streaming.checks.evaluation import evaluate
 from pipelines.streaming.columns import ORIGIN, RAW
 from pipelines.streaming.errors import DataLossError, TidemillError
@@ -399,6 +401,21 @@ def test_a_rule_that_is_random_refuses_a_record_or_not(scratch, when):
     batch = line(scratch, stream)
     assert (batch.rows_read, batch.rows_quarantined, batch.rows_written) == (60, ids.total(), passed.total())
     assert batch.rows_blank == 1
+
+
+def test_a_batch_that_is_repeated_is_judged_by_its_own_time(scratch):
+    stream = ingest(
+        Probe(failures=["before"]), {"ahead": "at > current_timestamp()"}, schema="at TIMESTAMP, n LONG"
+    )
+    start = int(time.time() * 1000)
+    times = range(start, start + 120_000, 10)  # some lie between the two attempts
+    records = [{"at": datetime.fromtimestamp(ms / 1000, UTC).isoformat(), "n": ms} for ms in times]
+    fails(scratch, stream, records)
+    time_of_batch = read_tail(scratch.checkpoint(stream.name)).latest_offset.timestamp_ms
+    assert start < time_of_batch < times[-1]
+    scratch.run(stream)
+    assert scratch.rows(stream, "n") == multiset((ms,) for ms in times if ms > time_of_batch)
+    assert line(scratch, stream).rows_quarantined == sum(ms <= time_of_batch for ms in times)
 
 
 def test_refused_records_of_an_attempt_whose_rules_are_gone_are_replaced(scratch):

@@ -28,7 +28,7 @@ from pipelines.streaming.run.plan_tree import parse_plan, reads_all
 from pipelines.streaming.run.writer import batch_column
 from pipelines.streaming.sinks import DeltaMerge
 from pipelines.streaming.sources import Feed
-from pipelines.streaming.sources.source import SourceContext
+from pipelines.streaming.sources.source import SourceContext, observed_input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,33 +77,38 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         TerminalError: The function does not return a DataFrame, or a feed's function is stateful.
         Exception: Spark's error about the function.
     """
-    if stream.feed is not None:  # before the feed is loaded: its own columns would be ambiguous
-        refuse_reserved(
-            _parsed_columns(stream.feed),
-            (*TABLE_COLUMNS, RAW, VIOLATED),
-            where=f"the schema of {stream.feed.describe()}",
-        )
+    if stream.feed is not None:
+        return _of_feed(stream, stream.feed, context, generation)
     inputs = {name: source.open(context, name) for name, source in stream.sources.items()}
-    locations = {str(context.target.lake.root): "<lake>"}
+    locations = _locations(context)
     static = {
         name: full_plan(rows, locations)
         for name, rows in inputs.items()
         if not stream.sources[name].streaming
     }
-    if stream.feed is None:
-        output = _checked(stream(*inputs.values()))
-        refuse_reserved(output.columns, _reserved(stream, inputs.values()), where="the function's output")
-        rows = observed(output, stream.expect)
-        plan = full_plan(rows, locations)
-        return Query(
-            rows=rows,
-            output=output.schema,
-            fingerprint=fingerprint(stream, plan_text(rows, locations)),
-            operators=_operators(rows, plan),
-            warnings=_checked_joins(stream, rows),
-            lineage=lineage_of(plan, output.columns, static),
-        )
-    records = next(iter(inputs.values()))
+    output = _checked(stream(*inputs.values()))
+    refuse_reserved(output.columns, _reserved(stream, inputs.values()), where="the function's output")
+    rows = observed(output, stream.expect)
+    plan = full_plan(rows, locations)
+    return Query(
+        rows=rows,
+        output=output.schema,
+        fingerprint=fingerprint(stream, plan_text(rows, locations)),
+        operators=_operators(rows, plan),
+        warnings=_checked_joins(stream, rows),
+        lineage=lineage_of(plan, output.columns, static),
+    )
+
+
+def _of_feed(stream: "Stream", feed: Feed, context: SourceContext, generation: int) -> Query:
+    # Before the feed is loaded: its own columns would be ambiguous.
+    refuse_reserved(
+        _parsed_columns(feed), (*TABLE_COLUMNS, RAW, VIOLATED), where=f"the schema of {feed.describe()}"
+    )
+    name = next(iter(stream.sources))
+    locations = _locations(context)
+    lines = feed.lines(context, name)
+    records = observed_input(feed.judged_lines(lines), name)
     output = _checked(stream(records.drop(RAW, VIOLATED)))
     ours = [column for column in TABLE_COLUMNS if column != ORIGIN]
     refuse_reserved(output.columns, ours, where="the function's output")
@@ -122,14 +127,19 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
     tree = parse_plan(plan)
     judges = uses_time_of_batch(judging)
     return Query(
-        rows=records if judges else stream.feed.open_lines(context, next(iter(inputs))),
+        rows=records if judges else observed_input(lines, name),
         output=with_batch.schema,
         fingerprint=fingerprint(stream, text),
         judges=judges,
-        repeatable=is_repeatable(stream.feed, records, parse_plan(judging)),
+        repeatable=is_repeatable(feed, records, parse_plan(judging)),
         reads_all=tree is not None and reads_all(tree),
-        lineage=lineage_of(plan, output.columns, static),
+        lineage=lineage_of(plan, output.columns, {}),
     )
+
+
+def _locations(context: SourceContext) -> dict[str, str]:
+    """Return what stands for the locations of a target, so that a fingerprint is the same in each of them."""
+    return {str(context.target.lake.root): "<lake>"}
 
 
 def _operators(rows: "DataFrame", plan: str) -> tuple[StatefulOperator, ...] | None:

@@ -10,7 +10,7 @@ from pipelines.streaming.names import valid_feed_name, valid_rule_name
 from pipelines.streaming.sources.files import MAX_FILES_PER_BATCH, limited
 from pipelines.streaming.sources.kafka import MAX_OFFSETS_PER_BATCH
 from pipelines.streaming.sources.parser import CORRUPT, Parser
-from pipelines.streaming.sources.source import Source, SourceContext, observed, positive
+from pipelines.streaming.sources.source import Source, SourceContext, positive
 from pipelines.streaming.sql import valid_condition
 from pipelines.streaming.target import FolderBinding
 
@@ -93,11 +93,7 @@ class Feed(Source):
 
         Lines that are no records are among the rows, so that whoever reads them can count them: `_violated` is NULL.
         """
-        return self.judged_lines(self._lines(context, name))
-
-    def open_lines(self, context: SourceContext, name: str) -> "DataFrame":
-        """Return what `open` returns before it is judged: the input of `judged_lines`."""
-        return observed(self._lines(context, name), name)
+        return self.judged_lines(self.lines(context, name))
 
     def judged_lines(self, lines: "DataFrame") -> "DataFrame":
         """Return lines as `load` does: parsed columns, `_origin`, `_raw` and `_violated`.
@@ -154,7 +150,7 @@ class Feed(Source):
         parsed = records.select(self.value.parsed(F.col(RAW)).alias(_PARSED)).select(f"{_PARSED}.*")
         return self.value.is_header(F.col(RAW), parsed.drop(CORRUPT).columns)
 
-    def _lines(self, context: SourceContext, name: str) -> "DataFrame":
+    def lines(self, context: SourceContext, name: str) -> "DataFrame":
         """Return one row per line or message: `_raw`, the text or NULL, `_origin`, and whether it is no record."""
         from pyspark.sql import functions as F
 

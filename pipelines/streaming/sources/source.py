@@ -116,13 +116,13 @@ class Source(ABC):
         """Return the source as a DataFrame, with its watermark; where it streams, its rows are counted."""
         rows = self.load(context, name)
         if self.streaming:
-            rows = observed(rows, name)
+            rows = observed_input(rows, name)
         if self.watermark is None:
             return rows
         return rows.withWatermark(self.watermark.column, interval(self.watermark.delay))
 
 
-def observed(rows: "DataFrame", name: str) -> "DataFrame":
+def observed_input(rows: "DataFrame", name: str) -> "DataFrame":
     """Return rows that are counted where they enter the function.
 
     Spark's own count of input rows is of reads: it misses rows that a pushed filter leaves out, and has rows twice
