@@ -144,7 +144,7 @@ def test_writes_of_the_run_and_of_the_heartbeat_do_not_disturb_each_other(tmp_pa
         except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
             failures.append(error)
 
-    threads = [Thread(target=write, args=(1500,)) for _ in range(4)]
+    threads = [Thread(target=write, args=(500,)) for _ in range(4)]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
