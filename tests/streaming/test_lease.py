@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
-from threading import Thread, Timer
+from threading import Event, Thread, Timer, current_thread
 
 import pytest
 
 from pipelines.streaming.errors import ConfigurationError, LeaseHeldError, LeaseLostError
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import lease
+from pipelines.streaming.records.atomic import replace_file
 from tests.leases import held
 
 STREAM = StreamName("shop", "orders")
@@ -22,6 +23,7 @@ import sys
 from pathlib import Path
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import lease
+from pipelines.streaming.records.atomic import replace_file
 from tests.leases import held
 held = lease.take(Path(sys.argv[1]), StreamName("shop", "orders"), "first")
 attachment = Path(sys.argv[3]) if len(sys.argv) > 3 else None
@@ -133,24 +135,23 @@ def test_a_lake_that_cannot_be_written_is_said_so(tmp_path):
         lease.take(tmp_path / "file" / "lease", STREAM, "first")
 
 
-def test_writes_of_the_run_and_of_the_heartbeat_do_not_disturb_each_other(tmp_path):
+def test_a_slow_heartbeat_does_not_undo_what_the_run_has_written(tmp_path, monkeypatch):
     taken = lease.take(tmp_path, STREAM, "first")
-    failures = []
+    slow = Event()
 
-    def write(times):
-        try:
-            for _ in range(times):
-                taken._write(heartbeat=time.time())
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
-            failures.append(error)
+    def write(path, content):
+        if current_thread().name == "slow":
+            slow.set()
+            time.sleep(0.2)
+        replace_file(path, content)
 
-    threads = [Thread(target=write, args=(500,)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        assert lease.holder_of(tmp_path).run_id == "first"
-    assert not failures
-    assert [path.name for path in tmp_path.iterdir()] == ["1.json"]
+    monkeypatch.setattr(lease, "replace_file", write)
+    heartbeat = Thread(target=taken._write, kwargs={"heartbeat": time.time()}, name="slow")
+    heartbeat.start()
+    assert slow.wait(10)
+    taken.record_jvm(os.getpid())
+    heartbeat.join()
+    assert lease.holder_of(tmp_path).jvm_pid == os.getpid()
     taken.release()
 
 
