@@ -1,5 +1,6 @@
 """Operations exclude each other: one that is carried out is waited for, one that was killed is finished first."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,14 +10,18 @@ from types import SimpleNamespace
 
 import pytest
 
+from pipelines.streaming import DeltaMerge, Feed, Pipeline, from_json
 from pipelines.streaming.errors import LeaseHeldError, TerminalError
+from pipelines.streaming.lifecycle import backfill, maintain, prune, rebuild, reset, rewind
 from pipelines.streaming.lifecycle.staging import Staging
 from pipelines.streaming.lifecycle.steps import alone, unfinished
 from pipelines.streaming.names import StreamName
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.records.operation import new_operation
+from pipelines.streaming.run import classic
 from pipelines.streaming.run.live import Live
+from pipelines.streaming.testing import multiset
 
 ORDERS = StreamName("shop", "orders")
 # Another process that holds a lease until its standard input ends.
@@ -127,3 +132,42 @@ def test_an_operation_over_which_another_has_begun_is_not_published(records):
     with pytest.raises(TerminalError, match="another command has changed it") as error:
         staging.complete(publish=True)
     assert error.value.fix == "start over: tidemill backfill shop/orders --from 2026-01-02"
+
+
+def test_the_lease_of_an_operation_shows_the_jvm_that_commits_for_it(scratch):
+    """A server may commit on when its client has been killed, and the next run must not begin before that."""
+    shop = Pipeline("shop")
+    accounts = shop.stream(
+        source=Feed("accounts", from_json("id INT, day STRING, at TIMESTAMP, closed BOOLEAN")),
+        sink=DeltaMerge(keys=["id"], sequence_by="at", apply_as_deletes="closed"),
+        backfill_by="day",
+        name="accounts",
+    )(lambda events: events)
+    where = (accounts, scratch.target, scratch.engine)
+    records = StreamRecords(scratch.lake, accounts.name)
+    jvm = classic.jvm_pid(scratch.engine.new())
+
+    def accounts_of(*ids, closed=False):
+        return [{"id": n, "day": "2026-01-01", "at": "2026-01-01T00:00:00Z", "closed": closed} for n in ids]
+
+    def is_shown(kind):
+        newest = max(records.control.glob("lease/*.json"), key=lambda path: int(path.stem))
+        lease = json.loads(newest.read_text())
+        assert lease["run_id"].startswith(kind)
+        assert lease["jvm_pid"] == jvm
+
+    scratch.run(accounts, [accounts_of(1, 2), accounts_of(3, closed=True), accounts_of(4)])
+    backfill(*where, begin="2026-01-01", end="2026-01-02")
+    is_shown("backfill")
+    prune(*where)
+    is_shown("prune")
+    rewind(*where, to_batch=1)
+    is_shown("rewind")
+    rebuild(*where)
+    is_shown("rebuild")
+    reset(*where, start="earliest", table="new")
+    is_shown("reset")
+    scratch.run(accounts, [accounts_of(number) for number in range(5, 10)])
+    maintain(*where, streams=[accounts])
+    is_shown("maintain")
+    assert scratch.rows(accounts, "id") == multiset((number,) for number in (1, 2, *range(4, 10)))

@@ -155,7 +155,9 @@ class Backfilling(Staging):
         """Return how the range changes, and the fingerprint of the code that computed it."""
         manifest = self.staged.manifest()
         fingerprint = None if manifest is None else manifest.active.fingerprint
-        numbers: dict[str, Any] = dict(self._tables(session(self.engine)).compared(self.stream.main))
+        numbers: dict[str, Any] = dict(
+            self._tables(session(self.engine, self.lease)).compared(self.stream.main)
+        )
         # A rewind to this version or an earlier one takes the backfill back.
         numbers["table_version"] = delta_log.latest_version(self.records.table())
         return numbers if fingerprint is None else numbers | {"code": fingerprint}
@@ -172,7 +174,7 @@ class Backfilling(Staging):
     def _sort_quarantine(self) -> None:
         if self.stream.feed is None:
             return
-        spark = session(self.engine)
+        spark = session(self.engine, self.lease)
         live, staged = (
             None
             if delta_log.open_table(records.table(QUARANTINE)) is None
@@ -200,7 +202,7 @@ class Backfilling(Staging):
         changes = ("rows_added", "rows_removed", "rows_changed")
         if len(self.stream.sinks) == 1 and not any(map(self.operation.result.get, changes)):
             return  # a commit that changes nothing would stop every reader of the table
-        tables = self._tables(session(self.engine))
+        tables = self._tables(session(self.engine, self.lease))
         for sink in self.stream.sinks:
             tables.replace(sink)
 

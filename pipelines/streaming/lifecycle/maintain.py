@@ -16,6 +16,7 @@ from pipelines.streaming.checks.table_commits import sinks_of
 from pipelines.streaming.errors import LeaseHeldError
 from pipelines.streaming.lifecycle.horizon import Horizons, Need, positions, without_position
 from pipelines.streaming.lifecycle.log_cleanup import obsolete_log_files, remove_log_files
+from pipelines.streaming.lifecycle.steps import session
 from pipelines.streaming.lifecycle.table_files import (
     SMALL_BYTES,
     DataFile,
@@ -30,6 +31,7 @@ from pipelines.streaming.records.operation import unfinished_error
 from pipelines.streaming.run import classic
 
 if TYPE_CHECKING:
+    from pipelines.streaming.records.lease import Lease
     from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
@@ -130,11 +132,13 @@ def maintain(
     if dry_run:
         return Maintenance(stream=stream.name, outcome="planned", tables=maintaining.plan())
     try:
-        with maintaining.leases():
+        with maintaining.leases() as lease:
             tables = maintaining.plan()
             if not any(table.changes for table in tables):
                 return Maintenance(stream=stream.name, outcome="idle", tables=tables)
-            return Maintenance(stream=stream.name, outcome="maintained", tables=maintaining.apply(tables))
+            return Maintenance(
+                stream=stream.name, outcome="maintained", tables=maintaining.apply(tables, lease)
+            )
     except LeaseHeldError as error:
         return Maintenance(stream=stream.name, outcome="busy", reason=f"{error.stream}: {error.what}")
 
@@ -150,8 +154,8 @@ class _Maintaining:
     keep: timedelta
 
     @contextmanager
-    def leases(self) -> Iterator[None]:
-        """Hold the leases of the stream, and of the readers whose needs no checkpoint shows.
+    def leases(self) -> "Iterator[Lease]":
+        """Hold the leases of the stream, which is yielded, and of the readers whose needs no checkpoint shows.
 
         A reader that is about to begin decides by what is there whether it reads the log or a snapshot. A reader with
         a position needs nothing before it; a file that was removed a moment ago it may just be reading.
@@ -165,12 +169,14 @@ class _Maintaining:
         if self.keep >= KEEP:
             readers = without_position(self.stream, self.target.lake, readers)
         with ExitStack() as held:
-            for stream in (self.stream, *readers):
-                lease = StreamRecords(self.target.lake, stream.name).take_lease(
-                    f"maintain-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-                )
-                held.callback(lease.release)
-            yield
+            leases = [self._lease(stream, held) for stream in (self.stream, *readers)]
+            yield leases[0]
+
+    def _lease(self, stream: "Stream", held: ExitStack) -> "Lease":
+        why = f"maintain-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+        lease = StreamRecords(self.target.lake, stream.name).take_lease(why)
+        held.callback(lease.release)
+        return lease
 
     def plan(self) -> tuple[TableMaintenance, ...]:
         """Return what would be done to each table."""
@@ -182,9 +188,9 @@ class _Maintaining:
             if delta_log.open_table(path) is not None
         )
 
-    def apply(self, before: tuple[TableMaintenance, ...]) -> tuple[TableMaintenance, ...]:
+    def apply(self, before: tuple[TableMaintenance, ...], lease: "Lease") -> tuple[TableMaintenance, ...]:
         """Maintain each table as planned."""
-        self._compact([table.table for table in before if table.small_files])
+        self._compact([table.table for table in before if table.small_files], lease)
         horizons = self._horizons()
         done = []
         for sink, planned in zip(self._sinks(), before, strict=True):
@@ -244,11 +250,11 @@ class _Maintaining:
         table = delta_log.open_table(path)
         return [] if table is None else removable(path, table, needs, since)
 
-    def _compact(self, paths: list[Path]) -> None:
+    def _compact(self, paths: list[Path], lease: "Lease") -> None:
         """Compact tables with Spark; a compaction changes no row, and readers pass over it."""
         if not paths:
             return
-        spark = self.engine.new()
+        spark = session(self.engine, lease)
         for key, value in {
             **self.stream.query.confs(self.engine.default_partitions()),
             "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),

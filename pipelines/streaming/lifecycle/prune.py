@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pipelines.streaming import delta_log
 from pipelines.streaming.errors import LeaseHeldError
-from pipelines.streaming.lifecycle.steps import Step, carry_out, unfinished
+from pipelines.streaming.lifecycle.steps import Step, carry_out, session, unfinished
 from pipelines.streaming.lifecycle.tombstones import condition_of, count_of, delete
 from pipelines.streaming.plurals import counted
 from pipelines.streaming.records import StreamRecords
@@ -180,14 +180,14 @@ class _Pruning:
         if operation is not None:
             moment = datetime.fromisoformat(operation.decided["before"])
             steps = [
-                Step(f"tombstones-{sink.name}", partial(self._delete, sink, moment, operation.id))
+                Step(f"tombstones-{sink.name}", partial(self._delete, lease, sink, moment, operation.id))
                 for sink in self._merges()
                 if sink.name in operation.decided["sinks"]
             ]
             carry_out(self.records, operation, steps, lease)
 
-    def _delete(self, sink: DeltaMerge, moment: datetime, operation: str) -> None:
-        delete(self.engine, self.records.table(sink.name), sink, moment, operation)
+    def _delete(self, lease: "Lease", sink: DeltaMerge, moment: datetime, operation: str) -> None:
+        delete(session(self.engine, lease), self.records.table(sink.name), sink, moment, operation)
 
     def _merges(self) -> list[DeltaMerge]:
         return [sink for sink in self.stream.sinks if isinstance(sink, DeltaMerge)]

@@ -203,10 +203,10 @@ class _Rebuilding(Staging):
         if not self.operation.arguments["keep_old"]:
             return
         generation = self.operation.decided["generation"] - 1
-        copy_tables(session(self.engine), self.stream, self.records, generation)
+        copy_tables(session(self.engine, self.lease), self.stream, self.records, generation)
 
     def _replace_tables(self) -> None:
-        spark = session(self.engine)
+        spark = session(self.engine, self.lease)
         staged = self.staged.snapshot()
         query_id = staged.tail.query_id
         if query_id is None:

@@ -31,6 +31,7 @@ from pipelines.streaming.sinks import DeltaMerge
 
 if TYPE_CHECKING:
     from pipelines.streaming.checkpoint import OffsetEntry
+    from pipelines.streaming.records.lease import Lease
     from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
@@ -89,7 +90,9 @@ def reset(
             if not dry_run:
                 _check_allowed(stream, operation, allow_doubled=allow_doubled, allow_skipped=allow_skipped)
         if lease is not None:
-            carry_out(records, operation, _Resetting(stream, records, engine, operation).steps(), lease)
+            carry_out(
+                records, operation, _Resetting(stream, records, engine, lease, operation).steps(), lease
+            )
     decided = operation.decided
     return Change(
         stream=stream.name,
@@ -221,6 +224,7 @@ class _Resetting:
     stream: "Stream"
     records: StreamRecords
     engine: "Engine"
+    lease: "Lease"
     operation: Operation
 
     def steps(self) -> tuple[Step, ...]:
@@ -255,14 +259,14 @@ class _Resetting:
 
     def _copy_old(self) -> None:
         if self.operation.arguments["table"] == "new":
-            copy_tables(session(self.engine), self.stream, self.records, self._number - 1)
+            copy_tables(session(self.engine, self.lease), self.stream, self.records, self._number - 1)
 
     def _empty_tables(self) -> None:
         decided = self.operation.decided
         replaces = self.operation.arguments["table"] != "keep"
         if not replaces and not decided["offsets"]:
             return
-        spark = session(self.engine)
+        spark = session(self.engine, self.lease)
         names = [sink.name for sink in self.stream.sinks]
         for name in (*names, *([QUARANTINE] if self.stream.feed is not None else ())):
             path = self.records.table(name)

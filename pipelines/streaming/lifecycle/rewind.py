@@ -39,6 +39,7 @@ from pipelines.streaming.records.operation import Operation, new_operation
 from pipelines.streaming.run.quarantine import QUARANTINE
 
 if TYPE_CHECKING:
+    from pipelines.streaming.records.lease import Lease
     from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.stream import Stream
     from pipelines.streaming.target import Target
@@ -94,7 +95,7 @@ def rewind(
             operation = new_operation(KIND, arguments, command=command, decided=planning.decided(batch))
         change = _change(stream, operation, readers)
         if lease is not None:
-            carry_out(records, operation, _Rewinding(records, engine, operation).steps(), lease)
+            carry_out(records, operation, _Rewinding(records, engine, lease, operation).steps(), lease)
         return change
 
 
@@ -242,6 +243,7 @@ class _Rewinding:
 
     records: StreamRecords
     engine: "Engine"
+    lease: "Lease"
     operation: Operation
 
     def steps(self) -> tuple[Step, ...]:
@@ -267,7 +269,7 @@ class _Rewinding:
         copy_until(before, now, self._decided["batch"], self._decided["query_id"])
 
     def _restore_tables(self) -> None:
-        spark = session(self.engine)
+        spark = session(self.engine, self.lease)
         for sink, version in self._decided["versions"].items():
             path = self.records.table(sink)
             app_id = transaction_app_id(self._decided["query_id"], sink)
@@ -289,7 +291,7 @@ class _Rewinding:
         path = self.records.table(QUARANTINE)
         if delta_log.open_table(path) is None:
             return
-        spark = session(self.engine)
+        spark = session(self.engine, self.lease)
         spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
         version = self._decided["quarantine"]
         if version is not None:

@@ -52,6 +52,7 @@ class Staging(ABC):
         operation: The operation.
         live: Where others see how far it is.
         own_checkpoint: Whether its checkpoint is in the staging folder, because no run continues it.
+        lease: The stream's lease while it publishes; None while it computes.
     """
 
     stream: "Stream"
@@ -61,6 +62,7 @@ class Staging(ABC):
     operation: "Operation"
     live: Live
     own_checkpoint: bool = False
+    lease: "Lease | None" = None
 
     @property
     def staged(self) -> StreamRecords:
@@ -88,7 +90,8 @@ class Staging(ABC):
                 return self._published(operation, lease)
 
     def _published(self, operation: "Operation", lease: "Lease") -> "Operation":
-        return carry_out(self.records, operation, replace(self, operation=operation).steps(), lease)
+        publishing = replace(self, operation=operation, lease=lease)
+        return carry_out(self.records, operation, publishing.steps(), lease)
 
     @abstractmethod
     def compute(self) -> Mapping[str, Any]:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
 
-    from pipelines.streaming.run.engine import Engine
     from pipelines.streaming.sinks import DeltaMerge
 
 _TIMES = ("timestamp", "timestamp_ntz", "date")
@@ -75,13 +75,13 @@ def count_of(table: "DeltaTable", condition: Condition) -> int:
     return int(table.to_pyarrow_dataset().count_rows(filter=is_old))
 
 
-def delete(engine: "Engine", path: "Path", sink: "DeltaMerge", before: datetime, operation: str) -> None:
+def delete(spark: "SparkSession", path: "Path", sink: "DeltaMerge", before: datetime, operation: str) -> None:
     """Remove old tombstones in one transaction, which Delta skips where the table has it already.
 
     Readers of the change feed do not see it: they leave out the changes of tombstones.
 
     Args:
-        engine: Where the Spark session comes from.
+        spark: A session.
         path: The table's folder.
         sink: Its sink.
         before: The moment.
@@ -95,4 +95,4 @@ def delete(engine: "Engine", path: "Path", sink: "DeltaMerge", before: datetime,
         return
     statement = f"DELETE FROM delta.{quoted(str(path))} WHERE {condition.sql}"  # noqa: S608 - quoted
     metadata = CommitMetadata(batch_id=None, fingerprint="", operation=operation)
-    run_in_transaction(engine.new(), statement, Transaction(operation, 0), metadata.to_json())
+    run_in_transaction(spark, statement, Transaction(operation, 0), metadata.to_json())
