@@ -10,10 +10,15 @@ from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, from_js
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch
 from resources.engine.engine import SparkEngine
+from resources.engine.java import find_java
 from resources.engine.settings import SparkSettings
+from resources.installed import pyspark_folder
+from resources.jars import spark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_LEAVES_OUT_DOUBLES = 21
 
 
 def main(archive: str) -> None:
@@ -38,7 +43,8 @@ def main(archive: str) -> None:
         return ingest
 
     at_exit = shlex.quote(f"-XX:ArchiveClassesAtExit={archive}")
-    settings = SparkSettings(conf={"spark.driver.extraJavaOptions": f"{at_exit} -Xlog:disable"})
+    options = f"{at_exit} -Xlog:disable {_class_path()}"
+    settings = SparkSettings(conf={"spark.driver.extraJavaOptions": options})
     engine = SparkEngine(settings)
     with tempfile.TemporaryDirectory() as folder:
         scratch = Scratch(
@@ -51,6 +57,21 @@ def main(archive: str) -> None:
             if failed:
                 raise failed[0]
         engine.stop()
+
+
+def _class_path() -> str:
+    """Return the option that gives the training the class path of a run, with no path twice.
+
+    Spark's launcher puts slf4j-api before all jars, where it is once more. Java 21 leaves out the second one when it
+    writes an archive but not when it compares the class paths, and would ignore the archive. It compares files, so the
+    jars may have other paths here. Java 25 compares paths.
+    """
+    java = find_java()
+    if java is None or java.numbers[0] != _LEAVES_OUT_DOUBLES:
+        return ""
+    jars = pyspark_folder() / "jars"
+    first = [*spark_jars(), *jars.glob("slf4j-api-*.jar")]
+    return f"-cp {shlex.quote(':'.join(map(str, [*first, f'{jars}/./*'])))}"
 
 
 if __name__ == "__main__":
