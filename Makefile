@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help venv python java jars demo test quick ui lint format reference \
-	campaign changes cluster-test damage kills bench bench-quick lock pin-jars clean
+	campaign changes warm-test cluster-test damage kills bench bench-quick lock pin-jars clean
 
 # The first suitable Python; `make demo PYTHON=/path/to/python` names another one.
 IS_SUITABLE = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -55,9 +55,17 @@ campaign: java $(READY) ## run the long tests, and ten thousand cases of each hy
 	$(BIN)/tidemill jars fetch --broker
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
 
-cluster-test: java $(READY) ## run `ads` on a standalone cluster on loopback, and kill its parts
-	$(BIN)/tidemill jars fetch
+# The tests of what streams write, wherever Spark runs: about half an hour on a warm server, more on a cluster.
+WRITES = $(patsubst %,tests/streaming/test_%.py,faults backfill rewind rebuild reset runner merge_changes quarantine)
+
+warm-test: java $(READY) ## run the tests of what streams write on a warm server
+	$(BIN)/tidemill jars fetch --broker
+	TEST_SPARK=warm $(BIN)/python -m pytest -m "jvm and not campaign" $(WRITES) $(ARGS)
+
+cluster-test: java $(READY) ## the same on a standalone cluster on loopback; run `ads` there and kill its parts
+	$(BIN)/tidemill jars fetch --broker
 	$(BIN)/python -m pytest -m campaign tests/cluster $(ARGS)
+	TEST_SPARK=cluster $(BIN)/python -m pytest -m "jvm and not campaign" $(WRITES) $(ARGS)
 
 changes: java $(READY) ## edit streams, files and tables at random between runs, and compare with plain Python
 	$(BIN)/tidemill jars fetch --broker
@@ -101,7 +109,8 @@ export BENCH BENCH_QUICK
 define run-scripts
 $(BIN)/tidemill jars fetch --broker
 @set -e; echo "$(SCRIPTS)" | while read -r script; do \
-	echo "== $$script"; $(BIN)/python bench/$$script </dev/null; \
+	echo "== $$script"; began=$$(date +%s); $(BIN)/python bench/$$script </dev/null; \
+	echo "took $$(($$(date +%s) - began)) s"; \
 done
 endef
 

@@ -2,15 +2,15 @@
 
 import os
 import signal
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import settings
+from hypothesis import settings as examples
 
 from resources.engine.engine import SparkEngine
-from resources.engine.settings import SparkSettings
-from tests.small import SMALL
+from tests.spark_of_tests import WHERE, settings, spark_of_tests
 
 LONGEST = (
     "tests/pipelines/ads/test_pipeline.py",
@@ -28,8 +28,8 @@ WITH_JVM = {"engine", "broker"}
 """The fixtures that start a JVM: a test that uses one, directly or through another fixture, gets the mark `jvm`."""
 
 # No test fails on a time: an example that is slow once, on a busy machine, is no defect.
-settings.register_profile("tidemill", deadline=None)
-settings.load_profile("tidemill")
+examples.register_profile("tidemill", deadline=None)
+examples.load_profile("tidemill")
 
 # A shell starts a background job with SIGINT ignored, and every child inherits that. Tests interrupt for real.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -43,20 +43,26 @@ def pytest_itemcollected(item):
 
 
 @pytest.hookimpl(trylast=True)  # after the shuffling of pytest-randomly
-def pytest_collection_modifyitems(items):
-    """Move the longest files to the front and leave the rest in order."""
+def pytest_collection_modifyitems(config, items):
+    """Move the longest files to the front, and leave out what cannot run on the Spark of the tests.
+
+    A warm server runs the functions of the batches in processes of its own, where nothing is patched.
+    """
+    if WHERE == "warm":
+        patching = [item for item in items if "monkeypatch" in signature(item.function).parameters]
+        config.hook.pytest_deselected(items=patching)
+        items[:] = [item for item in items if item not in patching]
     position = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: position.get(item.nodeid.split("::")[0], len(LONGEST)))
 
 
 @pytest.fixture(scope="session")
-def engine():
-    """The engine of one small local Spark, started by the first test that needs it."""
-    engine = SparkEngine(
-        SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, conf=SMALL)
-    )
-    yield engine
-    engine.stop()
+def engine(tmp_path_factory):
+    """The engine of one small Spark, started by the first test that needs it."""
+    with spark_of_tests(tmp_path_factory.mktemp("spark")):
+        engine = SparkEngine(settings())
+        yield engine
+        engine.stop()
 
 
 @pytest.fixture(scope="session")

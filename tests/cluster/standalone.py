@@ -24,11 +24,12 @@ class Standalone:
 
     Args:
         folder: An empty folder for logs and the workers' folders.
-        workers: The number of workers, with one core each.
+        workers: The number of workers.
+        cores: The cores that each of them gives to executors.
     """
 
-    def __init__(self, folder: Path, *, workers: int = 2) -> None:
-        self.folder, self._count = folder, workers
+    def __init__(self, folder: Path, *, workers: int = 2, cores: int = 1) -> None:
+        self.folder, self._count, self._cores = folder, workers, cores
         self.port = free_port()
         self.address = f"spark://127.0.0.1:{self.port}"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -50,7 +51,16 @@ class Standalone:
     def start_worker(self, number: int) -> None:
         name = f"worker-{number}"
         folder = self.folder / name
-        flags = ["--cores", "1", "--memory", "2g", "--work-dir", str(folder), "--port", "0"]
+        flags = [
+            "--cores",
+            str(self._cores),
+            "--memory",
+            f"{2 * self._cores}g",
+            "--work-dir",
+            str(folder),
+            "--port",
+            "0",
+        ]
         self._start(name, "worker.Worker", *flags, self.address)
         wait_for(
             lambda: "registered with master" in self.log(name).read_text(), READY_SECONDS, self.log(name)

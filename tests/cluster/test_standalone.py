@@ -18,7 +18,7 @@ from pipelines.ads import ads
 from resources.engine.settings import SparkSettings
 from tests.cluster.standalone import READY_SECONDS, Standalone
 from tests.connect_server import connect_server
-from tests.small import SMALL
+from tests.spark_of_tests import ON_A_CLUSTER
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.campaign, pytest.mark.jvm, pytest.mark.timeout(1800)]
@@ -38,12 +38,6 @@ landing = "landing"
 [targets.prod.spark]
 shuffle_partitions = 2
 """
-CONFS = SMALL | {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.executor.memory": "1g",
-    "spark.executor.extraJavaOptions": SMALL["spark.driver.extraJavaOptions"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +49,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def world(cluster, tmp_path):
     world = AdsFiles(tmp_path / "world", seed=7)
-    confs = ", ".join(f'"{key}" = "{value}"' for key, value in CONFS.items())
+    confs = ", ".join(f'"{key}" = "{value}"' for key, value in ON_A_CLUSTER.items())
     spark = f'master = "{cluster.address}"\nconf = {{ {confs} }}\n'
     (world.folder / "tidemill.toml").write_text(SETTINGS + spark)
     yield world
@@ -133,7 +127,7 @@ def test_ads_is_exact_on_a_connect_server_whose_executors_are_on_the_cluster(
     cluster, world, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("SPARK_DAEMON_MEMORY", "1g")  # Spark counts a Connect server as a daemon
-    settings = SparkSettings(master=cluster.address, driver_memory="1g", conf=CONFS)
+    settings = SparkSettings(master=cluster.address, driver_memory="1g", conf=ON_A_CLUSTER)
     with connect_server(tmp_path, settings, seconds=READY_SECONDS) as address:
         spark = f'mode = "connect"\nremote = "{address}"\n'
         (world.folder / "tidemill.toml").write_text(SETTINGS + spark)

@@ -16,7 +16,6 @@ from pipelines.streaming import (
     QueryOptions,
     from_json,
 )
-from tests.small import SMALL
 
 ORDER = "order_id STRING, customer STRING, amount BIGINT, at TIMESTAMP"
 NAME = "customer STRING, name STRING"
@@ -165,12 +164,10 @@ def main() -> None:
     from pipelines.streaming.run.pipeline_run import PipelineRun
     from pipelines.streaming.testing import Scratch
     from resources.engine.engine import SparkEngine
-    from resources.engine.settings import SparkSettings
+    from tests.spark_of_tests import settings
 
     lake, landing, *names = sys.argv[1:]
-    engine = SparkEngine(
-        SparkSettings(master="local[3]", driver_memory="1g", shuffle_partitions=2, conf=SMALL)
-    )
+    engine = SparkEngine(settings(cores=3))
     target = Scratch(lake=Lake.at(lake), landing=Path(landing), engine=engine).target
     streams = [shop()[name] for name in names]
     run = PipelineRun(streams, target=target, engine=engine, run_id="killed", max_parallel=len(streams))

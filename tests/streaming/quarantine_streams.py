@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
-from tests.small import SMALL
 
 
 def shop(least: int, *, noted: bool = False) -> Pipeline:
@@ -34,12 +33,10 @@ def main() -> None:
     from pipelines.streaming.records.lake import Lake
     from pipelines.streaming.testing import Scratch
     from resources.engine.engine import SparkEngine
-    from resources.engine.settings import SparkSettings
+    from tests.spark_of_tests import settings
 
     lake, landing, least = sys.argv[1:]
-    engine = SparkEngine(
-        SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, conf=SMALL)
-    )
+    engine = SparkEngine(settings())
     target = Scratch(lake=Lake.at(lake), landing=Path(landing), engine=engine).target
     replay(shop(int(least))["orders"], target, engine)
 

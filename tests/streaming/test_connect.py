@@ -36,6 +36,7 @@ from pathlib import Path
 from pipelines.ads import ads
 from pipelines.ads.generate import generate
 from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.run.classic import local_checkpoint
 from pipelines.streaming.testing import Scratch
 from resources.engine.engine import SparkEngine
 from resources.engine.settings import SparkSettings
@@ -51,6 +52,9 @@ for last in (False, False, True):
         break
     # Spark gives a Python worker 10 s to connect, which a busy machine can need; the next run continues.
     assert not last and all("connect back" in str(error) for error in errors), errors
+_, second = engine.new(), engine.new()
+rows = local_checkpoint(second.range(3))
+assert (rows.sparkSession is second, rows.count()) == (True, 3)
 engine.stop()
 """
 

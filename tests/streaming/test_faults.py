@@ -17,6 +17,7 @@ from pipelines.streaming.delta_log import latest_version
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.lake import Lake
 from pipelines.streaming.testing import Scratch, multiset
+from tests.spark_of_tests import kill_server, own_server
 from tests.streaming.fault_oracle import (
     BAD,
     ORDERS,
@@ -45,12 +46,14 @@ class Child:
     def __init__(self, scratch, streams, tmp_path, **environment):
         self.marker = tmp_path / "reached"
         self.log = tmp_path / "child.log"
+        self.server = tmp_path / "server"
         command = [sys.executable, "-m", "tests.streaming.fault_streams"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [*command, str(scratch.lake.root), str(scratch.landing), *streams],
                 env=os.environ
                 | {"TIDEMILL_PAUSE_FILE": str(self.marker)}
+                | own_server(self.server)
                 | {k: str(v) for k, v in environment.items()},
                 stdout=log,
                 stderr=log,
@@ -72,6 +75,7 @@ class Child:
         finally:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            kill_server(self.server)
 
 
 def killed_at(points, scratch, tmp_path, *, in_tasks=()):

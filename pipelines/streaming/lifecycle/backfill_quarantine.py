@@ -12,6 +12,7 @@ from pipelines.streaming.backlog.files import plain_path
 from pipelines.streaming.columns import ORIGIN, RAW, VIOLATED
 from pipelines.streaming.lifecycle.source_span import span_read
 from pipelines.streaming.names import quoted
+from pipelines.streaming.run.classic import local_checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -105,7 +106,7 @@ def _of_range(
     from pyspark.sql import functions as F
 
     # The id stands for the offset in the origin, which passes through the function.
-    fixed = records.withColumn(_ID, F.monotonically_increasing_id()).localCheckpoint(eager=True)
+    fixed = local_checkpoint(records.withColumn(_ID, F.monotonically_increasing_id()))
     origin = F.col("origin").withField("offset", F.col(_ID)).alias(ORIGIN)
     spark = records.sparkSession
     ansi = spark.conf.get("spark.sql.ansi.enabled")
@@ -119,7 +120,7 @@ def _of_range(
             rows = stream(judged.drop(RAW, VIOLATED)).select(
                 F.col(f"{ORIGIN}.offset").alias(_ID), quoted(span.column)
             )
-            rows = rows.localCheckpoint(eager=True)
+            rows = local_checkpoint(rows)
     finally:
         spark.conf.set("spark.sql.ansi.enabled", str(ansi))
     if rows is None:

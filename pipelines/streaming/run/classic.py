@@ -44,6 +44,25 @@ def use_scheduler_pool(spark: "SparkSession", pool: str) -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
+def local_checkpoint(rows: "DataFrame") -> "DataFrame":
+    """Return rows as one execution of their plan computed them, so that no other execution computes them again.
+
+    Spark Connect computes them in their session, and pyspark then looks for the result in the active session of the
+    thread, which may be another one.
+    """
+    spark = rows.sparkSession
+    if is_classic(spark):
+        return rows.localCheckpoint(eager=True)
+    connect: Any = type(spark)
+    thread = connect._active_session  # noqa: SLF001 - there is no public way to set it
+    active = getattr(thread, "session", None)
+    thread.session = spark
+    try:
+        return rows.localCheckpoint(eager=True)
+    finally:
+        thread.session = active
+
+
 def release_checkpoint(rows: "DataFrame") -> None:
     """Free the blocks of a local checkpoint; Spark Connect frees them when the DataFrame is collected."""
     if is_classic(rows.sparkSession):

@@ -23,7 +23,7 @@ from pipelines.streaming.errors import CheckpointError
 from pipelines.streaming.expectations import Expect, counts, kept
 from pipelines.streaming.records import StreamRecords, transaction_app_id
 from pipelines.streaming.records.batch_counts import BatchCounts
-from pipelines.streaming.run.classic import release_checkpoint
+from pipelines.streaming.run.classic import local_checkpoint, release_checkpoint
 from pipelines.streaming.run.counted import CountedRows, numbers
 from pipelines.streaming.run.judgement import Judgement
 from pipelines.streaming.run.pause import pause_point
@@ -231,7 +231,7 @@ def _computed_once(rows: "DataFrame") -> "Iterator[DataFrame]":
     random values and the current time again, and Spark cannot cache a sorted result of the output mode complete
     (`key not found`).
     """
-    computed = rows.localCheckpoint(eager=True)
+    computed = local_checkpoint(rows)
     try:
         yield computed
     finally:
