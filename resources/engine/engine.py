@@ -37,7 +37,7 @@ class SparkEngine:
         self._older: set[int] = set()
         self._little = False
         self._attachment: Attachment | None = None
-        self._attached: WeakSet[Any] = WeakSet()
+        self._connected: WeakSet[Any] = WeakSet()
 
     def root(self) -> "SparkSession":
         """Return the session that a user's own batch code shares.
@@ -107,8 +107,9 @@ class SparkEngine:
         """End the application, or disconnect from the server."""
         with self._lock:
             attachment, self._attachment = self._attachment, None
-            if self._root is not None and not (attachment is not None and attachment.ended.is_set()):
+            if self._root is not None and not self._connected:
                 self._root.stop()
+            self._disconnect(served=attachment is None or not attachment.ended.is_set())
             self._root = None
             if attachment is not None:
                 attachment.close()
@@ -161,10 +162,20 @@ class SparkEngine:
                 fix="run it again; the next run starts a server and continues where this one stopped.",
             )
         wait_until_ended(server, attachment.record)  # its queries may write as long as its JVM lives
-        for session in list(self._attached):  # one that is not stopped stays pyspark's active session
-            session.release_session_on_close = False  # there is nobody to release it
-            session.stop()
+        self._disconnect(served=False)
         self._root = self._attachment = None
+
+    def _disconnect(self, *, served: bool) -> None:
+        """Stop all sessions of a server; one that is not stopped stays pyspark's active session.
+
+        A process whose variables still hold one when it exits would wait forever for its channel to close.
+
+        Args:
+            served: Whether the server lives, and is asked to release them.
+        """
+        for session in list(self._connected):
+            session.release_session_on_close = served
+            session.stop()
 
     def _connect(self) -> "SparkSession":
         from pyspark.sql import SparkSession
@@ -176,7 +187,7 @@ class SparkEngine:
             from resources.engine.warm.retries import WhileServed
 
             session.client.set_retry_policies([WhileServed(self._attachment.ended)])
-            self._attached.add(session)
+        self._connected.add(session)
         return session
 
 

@@ -55,7 +55,8 @@ for last in (False, False, True):
 _, second = engine.new(), engine.new()
 rows = local_checkpoint(second.range(3))
 assert (rows.sparkSession is second, rows.count()) == (True, 3)
-engine.stop()
+del rows
+engine.stop()  # also `second`, which would keep this process from exiting
 """
 
 
