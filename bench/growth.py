@@ -67,7 +67,7 @@ def main() -> None:
         done, first = 0, {}
         for mark in marks:
             streams = list(pipeline) if mark <= ALL_UNTIL else [pipeline["ingest"]]
-            grow(scratch, streams, range(done, mark - AROUND))
+            grow(scratch, pipeline, streams, range(done, mark - AROUND))
             done = mark + AROUND
             around = [increment(scratch, streams, number) for number in range(mark - AROUND, done)]
             seconds = {
@@ -111,14 +111,14 @@ def growing() -> Pipeline:
     return pipeline
 
 
-def grow(scratch: Scratch, streams: list[Stream], numbers: range) -> None:
+def grow(scratch: Scratch, pipeline: Pipeline, streams: list[Stream], numbers: range) -> None:
     """Read increments in batches of a few runs, and maintain the tables after each run."""
     for first in range(numbers.start, numbers.stop, MAINTAIN_EVERY):
         for number in numbers[first - numbers.start :][:MAINTAIN_EVERY]:
             arrive(scratch, number)
         for stream in streams:
             run(scratch, stream)
-            maintain(stream, scratch.target, scratch.engine, streams=streams)
+            maintain(stream, scratch.target, scratch.engine, streams=list(pipeline))  # all of its readers
 
 
 def increment(scratch: Scratch, streams: list[Stream], number: int) -> Increment:
@@ -141,10 +141,10 @@ def arrive(scratch: Scratch, number: int) -> None:
 
 def run(scratch: Scratch, stream: Stream) -> None:
     """Run a stream until its source has nothing more."""
-    run = PipelineRun(
+    alone = PipelineRun(
         [stream], target=scratch.target, engine=scratch.engine, run_id=str(time.time_ns()), max_parallel=1
     )
-    (result,) = run.iter_results()
+    (result,) = alone.iter_results()
     if result.error:
         raise result.error
 
