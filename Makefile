@@ -29,7 +29,7 @@ test: java $(READY) ## run the tests
 	$(BIN)/python -m pytest -m "not campaign" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: $(READY) ## run the tests that need no JVM, in less than a minute
-	$(BIN)/python -m pytest -m "not jvm and not campaign" -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -m "not jvm and not campaign and not slow" -n $(WORKERS) $(ARGS)
 
 # Dagster reads the settings of its instance from DAGSTER_HOME only, so ours are linked into that folder. The check of
 # YAML components comes with a warning about a preview component of dagster-spark; loading the definitions checks them.
@@ -83,7 +83,6 @@ kills: java $(READY) ## kill 100 runs at random moments and compare every table;
 
 # Each line is a script of bench/ and its flags, from the shortest to the longest.
 define BENCH
-idle_run.py
 checkpoint_reader.py
 checks.py
 ticks/measure.py
@@ -91,16 +90,15 @@ pipeline_run.py
 merge.py
 throughput.py
 state.py
-warm_run.py
+increment/measure.py
 ingest.py
 growth.py
 endef
 define BENCH_QUICK
-idle_run.py --rounds 1
 merge.py --rows 200000 --changes 10000 --rounds 1
 throughput.py --records 100000 --sources files --rounds 1
 state.py --keys 100000 --rounds 1
-warm_run.py --only hops --rounds 1
+increment/measure.py --only hops --without-peers --rounds 1
 ingest.py --records 100000 --sources topic --refused 0.03 --rounds 1
 growth.py --increments 10
 endef
@@ -108,6 +106,7 @@ export BENCH BENCH_QUICK
 
 define run-scripts
 $(BIN)/tidemill jars fetch --broker
+@$(BIN)/python bench/versions.py
 @set -e; echo "$(SCRIPTS)" | while read -r script; do \
 	echo "== $$script"; began=$$(date +%s); $(BIN)/python bench/$$script </dev/null; \
 	echo "took $$(($$(date +%s) - began)) s"; \

@@ -5,8 +5,8 @@ the 1,000th, are runs of their own, in a warm JVM. Those in between are batches 
 leave the same commits, checkpoints and ledger behind in less time. The tables are maintained every hundred increments.
 After the 100th only the feed continues: a batch of 50 rows takes about a second.
 
-The script prints a table of docs/performance.md: what an increment takes, what the process and its JVM read for it, and
-how many files the lake has.
+The script prints a table of docs/performance.md: what an increment takes, what the process and its JVM read for it, how
+many files the lake has, and the most memory of the JVM.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
-from side_by_side import print_header, print_row
+from side_by_side import peak_mb, print_header, print_row
 
 from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
 from pipelines.streaming.lifecycle import maintain
@@ -63,7 +63,9 @@ def main() -> None:
             lake=Lake.at(Path(folder) / "lake"), landing=Path(folder) / "landing", engine=engine
         )
         names = [stream.name.stream for stream in pipeline]
-        print_header("increment", *(f"{name}, to the first" for name in names), "read for ingest", "files")
+        print_header(
+            "increment", *(f"{name}, to the first" for name in names), "read for ingest", "files", "memory"
+        )
         done, first = 0, {}
         for mark in marks:
             streams = list(pipeline) if mark <= ALL_UNTIL else [pipeline["ingest"]]
@@ -82,6 +84,7 @@ def main() -> None:
                 ),
                 f"{statistics.median(one.read_mb for one in around):.1f} MB",
                 f"{sum(path.is_file() for path in scratch.lake.root.rglob('*')):,}",
+                f"{peak_mb(jvm_pid(engine.new())):,.0f} MB",
             )
     engine.stop()
 

@@ -40,13 +40,13 @@ class Measured:
 
     Attributes:
         seconds: Wall time.
-        cpu: CPU seconds of the JVM.
-        peak_mb: The most memory of the JVM so far, in MB (VmHWM).
+        peak_mb: The most memory so far, in MB: of the JVM, or of all processes.
+        cpu: CPU seconds of the JVM, where they are measured.
     """
 
     seconds: float
-    cpu: float
     peak_mb: float
+    cpu: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +126,21 @@ def ratios(runs: Sequence[Measured], base: Sequence[Measured], what: str = "seco
     return f"{statistics.median(of_rounds):.2f} ({min(of_rounds):.2f} to {max(of_rounds):.2f})"
 
 
-def median(runs: Sequence[Measured]) -> str:
+def median(runs: Sequence[Measured], digits: int = 1) -> str:
     """Return the median of the times, for a table."""
-    return f"{statistics.median(run.seconds for run in runs):.1f} s"
+    return f"{statistics.median(run.seconds for run in runs):.{digits}f} s"
 
 
 def peak(runs: Sequence[Measured]) -> str:
     """Return the most memory, for a table."""
     return f"{max(run.peak_mb for run in runs):,.0f} MB"
+
+
+def peak_mb(pid: int) -> float:
+    """Return the most resident memory of a process so far, in MB (VmHWM of proc_pid_status(5))."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    (most,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+    return most / 1024
 
 
 def print_row(*cells: str) -> None:
@@ -165,9 +172,7 @@ def work(ways: Mapping[str, Way]) -> bool:
         run()
         seconds, after = time.perf_counter() - began, jvm.cpu_times()
         cpu = after.user + after.system - before.user - before.system
-        status = Path(f"/proc/{jvm.pid}/status").read_text(encoding="utf-8")
-        (most,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
-        print(json.dumps(asdict(Measured(seconds, cpu, most / 1024))), flush=True)
+        print(json.dumps(asdict(Measured(seconds, peak_mb(jvm.pid), cpu))), flush=True)
     engine.stop()
     return True
 

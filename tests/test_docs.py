@@ -155,6 +155,7 @@ def test_the_readme_defines_a_pipeline_in_about_thirty_lines():
     assert sum(bool(line.strip()) for line in code_of("README.md").splitlines()) <= 35
 
 
+@pytest.mark.slow
 def test_the_reference_is_up_to_date_and_has_every_public_name():
     page = runpy.run_path(str(ROOT / ".ci" / "reference.py"))["page"]()
     assert PAGES["docs/reference.md"].read_text(encoding="utf-8") == page, "run `make reference`"

@@ -51,16 +51,8 @@ class Standalone:
     def start_worker(self, number: int) -> None:
         name = f"worker-{number}"
         folder = self.folder / name
-        flags = [
-            "--cores",
-            str(self._cores),
-            "--memory",
-            f"{2 * self._cores}g",
-            "--work-dir",
-            str(folder),
-            "--port",
-            "0",
-        ]
+        resources = ["--cores", str(self._cores), "--memory", f"{2 * self._cores}g"]
+        flags = [*resources, "--work-dir", str(folder), "--port", "0"]
         self._start(name, "worker.Worker", *flags, self.address)
         wait_for(
             lambda: "registered with master" in self.log(name).read_text(), READY_SECONDS, self.log(name)

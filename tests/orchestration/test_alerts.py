@@ -192,6 +192,7 @@ def recovered(stream, cause="run failed"):
     return f"[tidemill dev] {stream}: recovered from: {cause}"
 
 
+@pytest.mark.slow
 @in_memory_and_in_files
 def test_a_stream_that_stays_broken_sends_one_message_and_one_when_it_recovers(shop, server):
     for number in range(2):

@@ -71,6 +71,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_the_code_location_loads_the_others_and_shows_the_error(shop):
     result = subprocess.run(
         [sys.executable, "-c", CODE],
@@ -90,6 +91,7 @@ def test_the_code_location_loads_the_others_and_shows_the_error(shop):
     subprocess.run([sys.executable, "-c", CODE], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
 
 
+@pytest.mark.slow
 def test_definitions_and_questions_need_no_secret(shop):
     with (shop.root / "tidemill.toml").open("a") as config:
         config.write(

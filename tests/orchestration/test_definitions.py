@@ -71,6 +71,7 @@ def test_the_package_itself_imports_nothing_heavy():
     assert run(sys.executable, "-c", code).split() == ["False", "False"]
 
 
+@pytest.mark.slow
 def test_dg_finds_the_definitions_and_they_are_sound():
     run(DG, "check", "defs")
 
@@ -131,6 +132,7 @@ def clone(tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_what_dg_scaffolds_in_defs_is_loaded_and_takes_precedence(clone):
     run(DG, "scaffold", "defs", "dagster.asset", "my_asset.py", cwd=clone, PYTHONPATH=str(clone))
     (clone / "orchestration" / "defs" / "mine").mkdir()
@@ -161,6 +163,7 @@ def test_what_dg_scaffolds_in_defs_is_loaded_and_takes_precedence(clone):
     assert loaded_clone["pools"] == ["cluster"]
 
 
+@pytest.mark.slow
 def test_the_workspace_file_loads_the_module_that_dg_loads():
     (entry,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["dg"]["project"]

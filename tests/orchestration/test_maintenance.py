@@ -167,6 +167,7 @@ def test_a_log_that_cannot_be_read_from_a_checkpoint_stays(shop):
     assert obsolete_log_files(table(shop), HEAD) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("versions", [150, pytest.param(1000, marks=pytest.mark.campaign)])
 def test_files_and_log_stay_flat_with_a_reader_that_is_behind(shop, versions):
     sizes = []

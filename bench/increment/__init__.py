@@ -1,0 +1,1 @@
+"""Three stateless hops as whole processes: in plain PySpark, in Tidemill, and in its peers."""
