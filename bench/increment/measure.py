@@ -98,21 +98,10 @@ class Bench:
         self.landing.mkdir(parents=True)
         (root / "dagster").mkdir()
         (root / "tidemill.toml").write_text(CONFIG)
-        (root / "spark-pipeline.yml").write_text(SPEC.format(root=root))
-        shutil.copy(HERE / "declarative.py", root)  # a specification names files of its folder only
         confs = application_confs(SparkSettings(shuffle_partitions=2))
         jvm = ("spark.driver.extraJavaOptions", "spark.driver.extraClassPath")
         self.confs = {key: value for key, value in confs.items() if key not in jvm}
-        declarative = {
-            **{key: value for key, value in self.confs.items() if key != "spark.master"},
-            "spark.sql.sources.default": "delta",
-            "spark.sql.catalogImplementation": "hive",
-            "spark.sql.warehouse.dir": f"{root}/declarative/warehouse",
-            "spark.driver.extraClassPath": self.confs["spark.jars"].replace(",", ":"),
-        }
-        (root / "declarative").mkdir()
-        lines = "".join(f"{key} {value}\n" for key, value in declarative.items())
-        (root / "declarative" / "spark-defaults.conf").write_text(lines)
+        self._configure_declarative()
         self.environ = os.environ | {
             "TIDEMILL_CONFIG": str(root / "tidemill.toml"),
             "HOPS_LANDING": str(self.landing),
@@ -123,6 +112,22 @@ class Bench:
             "PYTHONPATH": str(HERE.parent.parent),
         }
         self.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as in the Makefile: modules are compiled once
+
+    def _configure_declarative(self) -> None:
+        """Write what `spark-pipelines` reads: its specification, and the confs that it takes from a folder only."""
+        root = self.root
+        (root / "spark-pipeline.yml").write_text(SPEC.format(root=root))
+        shutil.copy(HERE / "declarative.py", root)  # a specification names files of its folder only
+        confs = {
+            **{key: value for key, value in self.confs.items() if key != "spark.master"},
+            "spark.sql.sources.default": "delta",
+            "spark.sql.catalogImplementation": "hive",
+            "spark.sql.warehouse.dir": f"{root}/declarative/warehouse",
+            "spark.driver.extraClassPath": self.confs["spark.jars"].replace(",", ":"),
+        }
+        (root / "declarative").mkdir()
+        lines = "".join(f"{key} {value}\n" for key, value in confs.items())
+        (root / "declarative" / "spark-defaults.conf").write_text(lines)
 
     def measure_hops(self, rounds: int, rows: int, *, peers: bool) -> None:
         """Measure the three hops in each way, and print a line for each."""
@@ -147,16 +152,12 @@ class Bench:
             "three hops", "nothing new", "ratio", f"{rows:,} rows more", "ratio", "memory", "last table"
         )
         for name, way in ways.items():
-            print_row(
-                name,
-                *(
-                    ("", "")
-                    if way.is_peer
-                    else (median(idle[name], digits=2), ratios(idle[name], idle[base]))
-                ),
-                *(median(busy[name]), ratios(busy[name], busy[base]), peak(busy[name])),
-                behind(way.table, end),
-            )
+            runs = busy[name]
+            nothing_new = ("", "")
+            if not way.is_peer:
+                nothing_new = median(idle[name], digits=2), ratios(idle[name], idle[base])
+            more = median(runs), ratios(runs, busy[base]), peak(runs)
+            print_row(name, *nothing_new, *more, behind(way.table, end))
 
     def measure_ads(self, rounds: int, events: int = 20_000) -> None:
         """Measure `ads` on the warm server, and print a line."""
