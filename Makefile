@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help venv python java jars demo test quick ui lint format reference \
-	campaign changes warm-test cluster-test damage kills bench bench-quick lock pin-jars clean
+	campaign changes warm-test cluster-test damage kills bench bench-reading bench-long bench-quick lock pin-jars clean
 
 # The first suitable Python; `make demo PYTHON=/path/to/python` names another one.
 IS_SUITABLE = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -19,7 +19,7 @@ ARGS ?=
 WORKERS ?= 2
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: java jars ## generate ad events and run the pipeline `ads` on them twice, through Dagster
 	$(BIN)/tidemill demo $(ARGS)
@@ -83,16 +83,21 @@ kills: java $(READY) ## kill 100 runs at random moments and compare every table;
 
 # Each line is a script of bench/ and its flags, from the shortest to the longest.
 define BENCH
-checkpoint_reader.py
-checks.py
-ticks/measure.py
 pipeline_run.py
 merge.py
 throughput.py
 state.py
 increment/measure.py
 ingest.py
-growth.py
+growth.py --increments 100
+endef
+define BENCH_READING
+checkpoint_reader.py
+checks.py
+ticks/measure.py
+endef
+define BENCH_LONG
+growth.py --increments 1000
 endef
 define BENCH_QUICK
 merge.py --rows 200000 --changes 10000 --rounds 1
@@ -102,7 +107,7 @@ increment/measure.py --only hops --without-peers --rounds 1
 ingest.py --records 100000 --sources topic --refused 0.03 --rounds 1
 growth.py --increments 10
 endef
-export BENCH BENCH_QUICK
+export BENCH BENCH_READING BENCH_LONG BENCH_QUICK
 
 define run-scripts
 $(BIN)/tidemill jars fetch --broker
@@ -114,7 +119,15 @@ done
 endef
 
 bench: SCRIPTS = $$BENCH
-bench: java $(READY) ## measure the numbers of docs/performance.md, on a machine that does nothing else
+bench: java $(READY) ## compare with plain Spark and with peers, in less than an hour; nothing else may run meanwhile
+	$(run-scripts)
+
+bench-reading: SCRIPTS = $$BENCH_READING
+bench-reading: java $(READY) ## measure ticks, checks and the checkpoint reader, which need no Spark
+	$(run-scripts)
+
+bench-long: SCRIPTS = $$BENCH_LONG
+bench-long: java $(READY) ## measure the 1,000th increment of a stream; takes half an hour or more
 	$(run-scripts)
 
 bench-quick: SCRIPTS = $$BENCH_QUICK

@@ -1,6 +1,5 @@
 """The records of the benchmarks: bids as JSON, in files of a folder or messages of a topic."""
 
-import json
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,23 +26,19 @@ def bids(count: int, *, first: int = 0, refused: float = 0.0, seed: int = 0) -> 
         refused: The share of bids that a rule or the schema refuses.
         seed: Of the random values.
     """
-    chance = random.Random(seed)
+    chance = random.Random(seed).random
     for number in range(first, first + count):
         second = number // _PER_SECOND
-        bid = {
-            "auction": chance.randrange(100_000),
-            "bidder": chance.randrange(50_000),
-            "price": chance.randrange(1, 10_000_000),
-            "channel": f"channel-{chance.randrange(CHANNELS)}",
-            "url": f"https://www.example.com/{chance.randrange(10**6)}/item.htm?query=1&id={chance.randrange(10**7)}",
-            "date_time": f"2026-01-{1 + second // 86400:02}T{second // 3600 % 24:02}:{second // 60 % 60:02}:"
-            f"{second % 60:02}.000Z",
-            "extra": f"{chance.getrandbits(128):032x}",
-        }
-        lot = chance.random()
-        if lot < refused / 2:
-            bid["price"] = -1
-        record = json.dumps(bid)
+        day, clock = 1 + second // 86400, f"{second // 3600 % 24:02}:{second // 60 % 60:02}:{second % 60:02}"
+        lot = chance()
+        price = -1 if lot < refused / 2 else 1 + int(chance() * 9_999_999)
+        record = (
+            f'{{"auction": {int(chance() * 100_000)}, "bidder": {int(chance() * 50_000)}, "price": {price}, '
+            f'"channel": "channel-{int(chance() * CHANNELS)}", '
+            f'"url": "https://www.example.com/{int(chance() * 1e6)}/item.htm?query=1&id={int(chance() * 1e7)}", '
+            f'"date_time": "2026-01-{day:02}T{clock}.000Z", '
+            f'"extra": "{int(chance() * 2**53):x}-{int(chance() * 2**53):x}"}}'
+        )
         yield record[:-5] if refused / 2 <= lot < refused else record
 
 

@@ -31,7 +31,7 @@ from resources.engine.engine import SparkEngine
 from resources.engine.settings import SparkSettings
 
 ROWS = 50
-AROUND = 5
+AROUND = 3
 MAINTAIN_EVERY = 100
 ALL_UNTIL = 100
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,8 +119,8 @@ def grow(scratch: Scratch, pipeline: Pipeline, streams: list[Stream], numbers: r
     for first in range(numbers.start, numbers.stop, MAINTAIN_EVERY):
         for number in numbers[first - numbers.start :][:MAINTAIN_EVERY]:
             arrive(scratch, number)
+        run(scratch, streams)
         for stream in streams:
-            run(scratch, stream)
             maintain(stream, scratch.target, scratch.engine, streams=list(pipeline))  # all of its readers
 
 
@@ -130,7 +130,7 @@ def increment(scratch: Scratch, streams: list[Stream], number: int) -> Increment
     seconds, read = {}, [read_mb(scratch)]
     for stream in streams:
         began = time.perf_counter()
-        run(scratch, stream)
+        run(scratch, [stream])
         seconds[stream.name.stream] = time.perf_counter() - began
         read.append(read_mb(scratch))
     return Increment(seconds, read[1] - read[0])
@@ -142,14 +142,14 @@ def arrive(scratch: Scratch, number: int) -> None:
     scratch.drop_file("rows", [{"id": n + number * 10, "at": at.isoformat()} for n in range(ROWS)])
 
 
-def run(scratch: Scratch, stream: Stream) -> None:
-    """Run a stream until its source has nothing more."""
-    alone = PipelineRun(
-        [stream], target=scratch.target, engine=scratch.engine, run_id=str(time.time_ns()), max_parallel=1
+def run(scratch: Scratch, streams: list[Stream]) -> None:
+    """Run streams until their sources have nothing more."""
+    together = PipelineRun(
+        streams, target=scratch.target, engine=scratch.engine, run_id=str(time.time_ns()), max_parallel=2
     )
-    (result,) = alone.iter_results()
-    if result.error:
-        raise result.error
+    failed = [result.error for result in together.iter_results() if result.error]
+    if failed:
+        raise failed[0]
 
 
 def read_mb(scratch: Scratch) -> float:

@@ -1,6 +1,7 @@
 """The start of a classic Spark application, with no conf on a command line and nothing but errors on stderr."""
 
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -25,6 +26,11 @@ _EXTENSIONS = "spark.sql.extensions"
 # Compiling again for speed takes more than half of the CPU of a short run, and pays in long ones. With one compiler
 # level the code cache would have 48 MB; once it is full, nothing is compiled any more.
 _COMPILE_ONCE = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+# Java's own choice on two cores is G1, whose threads compete with the tasks. Without room for classes, loading them
+# causes full collections. docs/performance.md has the measurements.
+_ROOM_FOR_CLASSES = "-XX:MetaspaceSize=256m"
+_FEW_CORES = 2
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 # A cluster has its own memory, interface, event log and size of tasks.
 _LAPTOP = {
@@ -64,6 +70,7 @@ def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[
         "-Xss32m",
         *(_COMPILE_ONCE if little and in_this_process else ()),
         *(class_archive.options() if in_this_process else ()),
+        *(_collector(given.get(_JAVA_OPTIONS, "")) if settings.is_on_this_machine else ()),
         given.get(_JAVA_OPTIONS, ""),
     ]
     return {
@@ -84,6 +91,15 @@ def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[
         _EXTENSIONS: _added(["io.delta.sql.DeltaSparkSessionExtension"], given.get(_EXTENSIONS)),
         _JAVA_OPTIONS: " ".join(filter(None, java_options)),
     }
+
+
+def _collector(given: str) -> tuple[str, ...]:
+    """Return options for a garbage collector; none if the target or the environment chooses one: a JVM refuses two."""
+    words = " ".join([given, *(os.environ.get(variable, "") for variable in _JAVA_VARIABLES)])
+    if re.search(r"-XX:\+Use\w+GC\b", words):
+        return ()
+    few = (os.cpu_count() or 1) <= _FEW_CORES
+    return ("-XX:+UseSerialGC" if few else "-XX:+UseParallelGC", _ROOM_FOR_CLASSES)
 
 
 def _added(ours: list[str], given: str | None, between: str = ",") -> str:

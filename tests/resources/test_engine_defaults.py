@@ -105,3 +105,25 @@ def test_a_jvm_of_a_run_that_has_little_to_read_compiles_once():
     assert application_confs(given, little=True)[options].endswith("-XX:TieredStopAtLevel=4"), (
         "the last one counts"
     )
+
+
+@pytest.mark.parametrize("mode", ["local", "warm"])
+@pytest.mark.parametrize(("cores", "collector"), [(2, "-XX:+UseSerialGC"), (8, "-XX:+UseParallelGC")])
+def test_the_collector_of_a_jvm_on_this_machine_follows_from_its_cores(mode, cores, collector, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert collector in application_confs(SparkSettings(mode=mode))["spark.driver.extraJavaOptions"]
+
+
+def test_a_jvm_gets_no_second_collector(monkeypatch):
+    options = "spark.driver.extraJavaOptions"
+
+    def collectors(settings: SparkSettings) -> list[str]:
+        return [word for word in application_confs(settings)[options].split() if word.endswith("GC")]
+
+    assert collectors(SparkSettings(mode="cluster", master="yarn")) == []
+    assert collectors(SparkSettings(conf={options: "-XX:+UseG1GC -Dx=y"})) == ["-XX:+UseG1GC"]
+    assert len(collectors(SparkSettings(conf={options: "-XX:MaxGCPauseMillis=100"}))) == 1
+    for variable in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+        with monkeypatch.context() as patched:
+            patched.setenv(variable, "-XX:+UseZGC")
+            assert collectors(SparkSettings()) == []
