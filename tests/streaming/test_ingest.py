@@ -46,9 +46,13 @@ PURPOSE = "on purpose"
 
 @dataclass(frozen=True)
 class Probe(DeltaAppend):
-    """An append that fails once, before its first commit or after it, and notes what is cached meanwhile."""
+    """An append that fails once, before its first commit or after it, and notes what is cached meanwhile.
+
+    What an earlier test has left in the shared session is in `before`, and does not count.
+    """
 
     failures: list = field(default_factory=list)
+    before: frozenset = frozenset()
     cached: list = field(default_factory=list)
 
     def write(self, rows, table, transaction, metadata):
@@ -56,10 +60,16 @@ class Probe(DeltaAppend):
         if when == "before":
             raise RuntimeError(PURPOSE)
         super().write(rows, table, transaction, metadata)
-        names = [rdd.name() for rdd in rows.sparkSession.sparkContext._jsc.getPersistentRDDs().values()]
-        self.cached.extend(name for name in names if not (name or "").startswith("Delta Table State"))
+        self.cached.extend(name for key, name in persistent(rows.sparkSession) if key not in self.before)
         if when == "after":
             raise RuntimeError(PURPOSE)
+
+
+def persistent(spark):
+    """Return the ids and names of what the JVM has cached, without the states of tables, which Delta caches."""
+    rdds = spark.sparkContext._jsc.getPersistentRDDs()
+    named = [(int(key), rdd.name() or "") for key, rdd in rdds.items()]
+    return [(key, name) for key, name in named if not name.startswith("Delta Table State")]
 
 
 def events(*numbers):
@@ -90,7 +100,7 @@ def line(scratch, stream, batch=-1):
 
 def test_nothing_is_cached_and_everything_is_counted(scratch, monkeypatch):
     monkeypatch.setattr(counted, "numbers", _raise)  # a job that only counts
-    sink = Probe()
+    sink = Probe(before=frozenset(key for key, _ in persistent(scratch.engine.new())))
     expect = [Expect("small", "n < 8"), Expect("odd", "n % 2 = 1", on_violation="drop")]
     stream = ingest(sink, {"positive": "n > 0"}, expect=expect)
     scratch.run(stream, [["", *events(-1, 1, 2, 3, 9), "{", " ", '{"id": "x", "n": 1} {}']])
