@@ -119,7 +119,7 @@ done
 endef
 
 bench: SCRIPTS = $$BENCH
-bench: java $(READY) ## compare with plain Spark and with peers, in less than an hour; nothing else may run meanwhile
+bench: java $(READY) ## compare with plain Spark and with peers; takes about an hour, and nothing else may run meanwhile
 	$(run-scripts)
 
 bench-reading: SCRIPTS = $$BENCH_READING
