@@ -2,8 +2,9 @@
 
 The table has a row per key, and a round is a batch of changes to random keys, of which a tenth is new. By hand, the
 newest change of each key is merged where its sequence is higher, in a numbered transaction. Both tables have a change
-data feed, because readers of a merge table need it. A third way is Tidemill with deletion vectors. The script prints a
-table of docs/performance.md.
+data feed, because readers of a merge table need it. A third way is Tidemill with deletion vectors. In a second case the
+tables are clustered by the key, and the changes have keys of the newest tenth. The script prints the tables of
+docs/performance.md.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from side_by_side import Work, compare, median, peak, print_header, print_row, r
 
 from pipelines.streaming import DeltaMerge, DeltaSource, Pipeline, QueryOptions
 
+_SMALL_BYTES = 2**21
 _VECTORS = "spark.databricks.delta.properties.defaults.enableDeletionVectors"
 
 
@@ -28,6 +30,14 @@ def main() -> None:
     arguments.add_argument("--changes", type=int, default=100_000)
     options = arguments.parse_args()
 
+    for clustered in (False, True):
+        measure(options, clustered=clustered)
+
+
+def measure(options: argparse.Namespace, *, clustered: bool) -> None:
+    """Measure one case and print its table."""
+    first_key = options.rows * 9 // 10 if clustered else 0
+
     def arrive(root: Path, number: int) -> None:
         if not number:
             changes(root, range(options.rows), 0)
@@ -35,12 +45,15 @@ def main() -> None:
         chance = random.Random(number)
         first = options.rows + (number - 1) * options.changes // 10
         new = range(first, first + options.changes // 10)
-        changes(root, [*chance.sample(range(options.rows), options.changes - len(new)), *new], number)
+        known = chance.sample(range(first_key, options.rows), options.changes - len(new))
+        changes(root, [*known, *new], number)
 
-    runs = compare(WAYS, arrive, rounds=options.rounds, memory="2g")
+    ways = {name: way for name, way in WAYS.items() if not clustered or way is not with_vectors}
+    runs = compare(ways, arrive, rounds=options.rounds, case={"clustered": clustered}, memory="2g")
     hand = runs["by hand"]
+    where = ", clustered by key" if clustered else ""
     print_header(
-        f"{options.changes:,} changes into {options.rows:,} rows", "time", "ratio", "of CPU", "memory"
+        f"{options.changes:,} changes into {options.rows:,} rows{where}", "time", "ratio", "of CPU", "memory"
     )
     for name, ours in runs.items():
         print_row(name, median(ours), ratios(ours, hand), ratios(ours, hand, "cpu"), peak(ours))
@@ -65,7 +78,10 @@ def by_hand(given: Work) -> Callable[[], object]:
 
     spark, table = given.spark_as_ours(), str(given.own / "table")
     create = DeltaTable.create(spark).location(table).property("delta.enableChangeDataFeed", "true")
-    create.addColumns(spark.read.format("delta").load(str(given.root / "changes")).schema).execute()
+    create.addColumns(spark.read.format("delta").load(str(given.root / "changes")).schema)
+    if given.case["clustered"]:
+        create.clusterBy("id")
+    create.execute()
 
     def merge(rows, batch_id: int) -> None:  # noqa: ANN001
         session = rows.sparkSession
@@ -80,16 +96,34 @@ def by_hand(given: Work) -> Callable[[], object]:
         rows = spark.readStream.name("source").format("delta").load(str(given.root / "changes"))
         given.finish(rows.writeStream.foreachBatch(merge))
 
-    return run
+    return optimizing(given, table, run)
 
 
 def tidemill(given: Work, options: QueryOptions | None = None) -> Callable[[], object]:
     """Return a function that merges what has arrived with Tidemill."""
     scratch = given.scratch()
-    source, sink = DeltaSource(path=str(given.root / "changes")), DeltaMerge(keys=["id"], sequence_by="seq")
+    source = DeltaSource(path=str(given.root / "changes"))
+    sink = DeltaMerge(keys=["id"], sequence_by="seq", cluster_by=["id"] if given.case["clustered"] else [])
     declare = Pipeline("bench").stream(source=source, sink=sink, query=options or QueryOptions(), name="rows")
     stream = declare(lambda rows: rows)
-    return lambda: scratch.run(stream)
+    return optimizing(given, str(scratch.lake.table(stream.name)), lambda: scratch.run(stream))
+
+
+def optimizing(given: Work, table: str, run: Callable[[], object]) -> Callable[[], object]:
+    """Return the function; its first call also moves the rows of a clustered table into files by key.
+
+    The files are small, so that the table has as many as a far larger one.
+    """
+    first = iter([given.case["clustered"]])
+
+    def run_and_optimize() -> None:
+        run()
+        if next(first, False):
+            spark = given.spark
+            spark.conf.set("spark.databricks.delta.optimize.maxFileSize", str(_SMALL_BYTES))
+            spark.sql(f"OPTIMIZE delta.`{table}`")
+
+    return run_and_optimize
 
 
 def with_vectors(given: Work) -> Callable[[], object]:

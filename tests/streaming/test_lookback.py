@@ -133,6 +133,7 @@ def test_only_files_near_the_range_are_read_and_a_late_row_stops_it_by_name(scra
     assert scratch.rows(changed, "id", "amount", "at") == expected
 
 
+@pytest.mark.campaign
 def test_only_messages_near_the_range_are_read(scratch, broker):
     topic = f"t-{uuid4().hex[:8]}"
     broker.create_topic(topic, partitions=2)

@@ -2,7 +2,9 @@
 
 import os
 from collections import Counter
+from dataclasses import replace
 from itertools import count, pairwise
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -13,11 +15,13 @@ from pipelines.streaming import DeltaMerge, Feed, Pipeline, delta_log, from_json
 from pipelines.streaming.run import tables
 from pipelines.streaming.run.batch_record import commit_metadata
 from pipelines.streaming.sinks.counts import rows_ignored, rows_written
+from pipelines.streaming.sinks.key_range import key_range
 from pipelines.streaming.sinks.sink import CommitMetadata, Transaction
 from pipelines.streaming.sources.delta import _without_tombstones
 from pipelines.streaming.testing import multiset
 
 SCHEMA = "id INT, seq INT, name STRING, removed BOOLEAN"
+SCHEMA_OF_STRINGS = "id STRING, seq INT, name STRING, removed BOOLEAN"
 CASES = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "campaign" else 2
 SINKS = {
     "rows": DeltaMerge(keys=["id"], sequence_by="seq"),
@@ -29,6 +33,7 @@ SINKS = {
     ),
     "by batch": DeltaMerge(keys=["id"], apply_as_deletes="removed", except_columns=["removed"]),
 }
+CLUSTERED = {kind: replace(sink, cluster_by=["id"]) for kind, sink in SINKS.items()}
 
 
 @st.composite
@@ -158,7 +163,7 @@ def written(spark, tmp_path):
 # Each example writes a new table, so one folder and one session serve all of them.
 @settings(max_examples=CASES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_feed_is_what_readers_see_change(spark, written, kind, history):
-    sink = SINKS[kind]
+    sink = (SINKS if kind == "rows" else CLUSTERED)[kind]
     batches = list(updates(history)) if kind == "by batch" else history
     path = written(sink, batches)
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", "0")
@@ -195,10 +200,62 @@ def test_a_tombstone_has_no_payload(written):
         assert [(row["seq"], row["name"]) for row in rows if row["_deleted"]] == [(2, None)]
 
 
+KEYS = {
+    "tinyint": ["-128", "-5", "127"],
+    "bigint": ["-9223372036854775808", "0", "9223372036854775807"],
+    "date": ["0001-01-01", "1969-12-31", "2026-11-23"],
+    # The hour that the clock of the session shows twice, and what a double would not hold.
+    "timestamp": ["2026-10-24T23:59:59.999999Z", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00.000001Z"],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_keys"),
+    [
+        pytest.param("rows", "tinyint", marks=pytest.mark.campaign),
+        ("rows and tombstones", "date"),
+        ("versions", "timestamp"),
+        pytest.param("by batch", "bigint", marks=pytest.mark.campaign),
+    ],
+)
+def test_a_merge_of_a_clustered_table_reads_only_files_with_keys_in_the_range(spark, tmp_path, kind, of_keys):
+    from pyspark.sql import functions as F
+
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    path, sink = tmp_path / "table", CLUSTERED[kind]
+
+    def changes(*given):
+        rows = spark.createDataFrame([(key, seq, key, False) for key, seq in given], SCHEMA_OF_STRINGS)
+        return rows.withColumn("id", F.col("id").cast(of_keys))
+
+    def write(number, *given):
+        sink.write(changes(*given), path, Transaction("query", number), CommitMetadata(number, "plan"))
+
+    tables.prepare(spark, sink, path, changes().schema)
+    least, middle, greatest = KEYS[of_keys]
+    write(0, (least, 1))
+    [outside] = [Path(file) for file in DeltaTable(str(path)).file_uris()]
+    write(1, (middle, 1), (greatest, 1))
+    outside.rename(tmp_path / "outside")
+    write(2, (greatest, 2), (middle, 2))
+    (tmp_path / "outside").rename(outside)
+    current = {(least, 1), (middle, 2), (greatest, 2)}
+    history = current | {(middle, 1), (greatest, 1)}
+    written = DeltaTable(str(path)).to_pyarrow_table(columns=["name", "seq"]).to_pylist()
+    assert multiset(row.values() for row in written) == multiset(history if kind == "versions" else current)
+
+
+def test_keys_without_a_range(spark):
+    rows = spark.createDataFrame([("a", None, 2.0)], "text STRING, empty INT, ratio DOUBLE")
+    assert key_range(rows, []) == key_range(rows, ["text", "ratio"]) == key_range(rows, ["empty"]) == "true"
+    beyond = spark.sql("SELECT DATE '+12345-01-01' AS day, 7 AS id")
+    assert key_range(beyond, ["day", "id"]) == "t.`id` BETWEEN 7 AND 7"
+
+
 CHANGE = "id STRING, name STRING, op STRING, seq BIGINT"
 
 
-@pytest.mark.parametrize("scd_type", [1, 2])
+@pytest.mark.parametrize("scd_type", [pytest.param(1, marks=pytest.mark.campaign), 2])
 def test_a_merge_that_reads_the_changes_of_a_merge_ends_equal(scratch, scd_type):
     shop = Pipeline("shop")
     customers = shop.stream(

@@ -188,6 +188,7 @@ def test_records_of_a_batch_that_must_be_repeated_are_not_judged(refused):
     assert contents(refused) == expected(-5)
 
 
+@pytest.mark.campaign
 def test_records_whose_rows_a_rewind_takes_back_are_in_quarantine_again(refused):
     orders = shop(-5)["orders"]
     replay(orders, refused.target, refused.engine)

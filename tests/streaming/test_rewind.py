@@ -220,6 +220,7 @@ def test_a_rewind_that_is_killed_after_any_step_is_finished_by_the_same_command(
     assert scratch.quarantined(orders, "batch_id") == multiset([(0,), (1,)])
 
 
+@pytest.mark.campaign
 def test_a_reader_that_was_behind_reads_what_stays_and_passes_the_rest(scratch):
     pipeline = shop()
     orders, windows = pipeline["orders"], pipeline["windows"]

@@ -21,13 +21,14 @@ from pipelines.streaming.errors import DefinitionError, TerminalError
 from pipelines.streaming.names import quoted
 from pipelines.streaming.sinks import changes as merging
 from pipelines.streaming.sinks.delta import column_names, layout
+from pipelines.streaming.sinks.key_range import key_range
 from pipelines.streaming.sinks.sink import CommitMetadata, Sink, Transaction, run_in_transaction
 from pipelines.streaming.sql import valid_condition
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 NULL_KEY_MARK = "TIDEMILL_MERGE_NULL_KEY"
@@ -53,7 +54,8 @@ class DeltaMerge(Sink):
             `__END_AT` (NULL while it is valid).
         valid_by: The column whose values start and end a version with `scd_type=2`, such as the time of the
             change; the default is `sequence_by`.
-        cluster_by: Columns that the table is clustered by.
+        cluster_by: Columns that the table is clustered by. A merge reads only the files in the range of the
+            batch's keys where a key is among them and is an integer, a date or a timestamp.
         merge_schema: Whether new nullable columns of the output are added to the table.
     """
 
@@ -152,13 +154,15 @@ class DeltaMerge(Sink):
         """Merge in one commit, which Delta skips where the table has the transaction already."""
         order: Literal["batch", "sequence"] = "batch" if self.sequence_by is None else "sequence"
         metadata = replace(metadata, merge_order=order)
+        within = key_range(rows, [key for key in self.keys if key in self.cluster_by])
+        merge = _Merge(table, within, transaction, metadata)
         usable = self._usable(rows)
         if self.sequence_by is None:
-            self._merge_by_batch(usable, table, transaction, metadata)
+            self._merge_by_batch(usable, merge)
         elif self.scd_type == 1:
-            self._merge_rows(usable, self.sequence_by, table, transaction, metadata)
+            self._merge_rows(usable, self.sequence_by, merge)
         else:
-            self._merge_versions(usable, self.sequence_by, table, transaction, metadata)
+            self._merge_versions(usable, self.sequence_by, merge)
 
     def _usable(self, rows: "DataFrame") -> "DataFrame":
         """Return the kept columns and `_deleted`; a row without a key or a sequence stops the batch."""
@@ -172,27 +176,15 @@ class DeltaMerge(Sink):
         deletes = F.coalesce(F.expr(f"({self.apply_as_deletes or 'false'})"), F.lit(False))
         return rows.withColumn(DELETED, deletes).drop(*self.except_columns)
 
-    def _merge_by_batch(
-        self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
-    ) -> None:
+    def _merge_by_batch(self, rows: "DataFrame", merge: "_Merge") -> None:
         source = merging.single(rows, self.keys, f"{DUPLICATE_KEY_MARK}:{', '.join(self.keys)}")
         clauses = (
             f"WHEN MATCHED AND s.{DELETED} THEN DELETE WHEN MATCHED THEN {{update}} "
             f"WHEN NOT MATCHED AND NOT s.{DELETED} THEN {{insert}}"
         )
-        statement = merging.merge_statement(
-            str(table), source.columns, merging.same_columns(self.keys), clauses
-        )
-        _merge(source, statement, transaction, metadata)
+        merge.run(source, source.columns, merging.same_columns(self.keys), clauses)
 
-    def _merge_rows(
-        self,
-        rows: "DataFrame",
-        sequence: str,
-        table: "Path",
-        transaction: Transaction,
-        metadata: CommitMetadata,
-    ) -> None:
+    def _merge_rows(self, rows: "DataFrame", sequence: str, merge: "_Merge") -> None:
         changes = merging.newest(rows, self.keys, sequence)
         if self.apply_as_deletes is None:
             source, same = changes, merging.same_columns(self.keys)
@@ -200,35 +192,20 @@ class DeltaMerge(Sink):
             clauses = f"WHEN MATCHED AND {newer} THEN {{update}} WHEN NOT MATCHED THEN {{insert}}"
         else:
             changes = self._bare(changes)
-            current = rows.sparkSession.read.format("delta").load(str(table))
-            source = merging.row_actions(changes, current, self.keys, sequence)
+            source = merging.row_actions(changes, merge.table_rows(rows.sparkSession), self.keys, sequence)
             same, clauses = merging.same_match_columns(self.keys), merging.BY_ACTION
-        _merge(
-            source,
-            merging.merge_statement(str(table), changes.columns, same, clauses),
-            transaction,
-            metadata,
-        )
+        merge.run(source, changes.columns, same, clauses)
 
-    def _merge_versions(
-        self,
-        rows: "DataFrame",
-        sequence: str,
-        table: "Path",
-        transaction: Transaction,
-        metadata: CommitMetadata,
-    ) -> None:
+    def _merge_versions(self, rows: "DataFrame", sequence: str, merge: "_Merge") -> None:
         version = [*self.keys, sequence]
         changes = self._bare(merging.newest(rows, version, sequence)).persist()
         try:
             changes.count()  # the changes are used twice, and the batch must be executed once
-            history = rows.sparkSession.read.format("delta").load(str(table))
+            history = merge.table_rows(rows.sparkSession)
             validity = self._validity or sequence
             source = merging.version_actions(changes, history, self.keys, sequence, validity)
             columns = [*changes.columns, START_AT, END_AT]
-            same = merging.same_match_columns(version)
-            statement = merging.merge_statement(str(table), columns, same, merging.BY_ACTION)
-            _merge(source, statement, transaction, metadata)
+            merge.run(source, columns, merging.same_match_columns(version), merging.BY_ACTION)
         finally:
             changes.unpersist()
 
@@ -236,6 +213,28 @@ class DeltaMerge(Sink):
         return merging.bare_tombstones(changes, [*self._needed, *BOOKKEEPING, DELETED])
 
 
-def _merge(source: "DataFrame", statement: str, transaction: Transaction, metadata: CommitMetadata) -> None:
-    source.createOrReplaceTempView("tidemill_changes")
-    run_in_transaction(source.sparkSession, statement, transaction, metadata.to_json())
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """One commit of changes into a table.
+
+    Attributes:
+        table: The table's folder.
+        within: The condition that the keys of the table are in the range of those of the batch.
+        transaction: The identity of the commit.
+        metadata: What the commit records.
+    """
+
+    table: "Path"
+    within: str
+    transaction: Transaction
+    metadata: CommitMetadata
+
+    def table_rows(self, spark: "SparkSession") -> "DataFrame":
+        """Return the rows of the table whose keys are in the range."""
+        return spark.read.format("delta").load(str(self.table)).alias("t").where(self.within)
+
+    def run(self, source: "DataFrame", columns: Sequence[str], same: str, clauses: str) -> None:
+        """Merge a source: see `merge_statement`."""
+        source.createOrReplaceTempView("tidemill_changes")
+        statement = merging.merge_statement(str(self.table), columns, f"{same} AND {self.within}", clauses)
+        run_in_transaction(source.sparkSession, statement, self.transaction, self.metadata.to_json())

@@ -91,5 +91,5 @@ def test_the_same_through_a_broker(scratch, broker, tmp_path):
         start = generate(
             out=tmp_path / "files", events=events, seed=5, files=2, start=start, late=0
         ).next_start
-        run_all(scratch)
+    run_all(scratch)
     assert_equal(tables(scratch), oracle.expected(tmp_path / "files"))
