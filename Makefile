@@ -28,7 +28,8 @@ demo: java jars ## generate ad events and run the pipeline `ads` on them twice, 
 
 test: java $(READY) ## run the tests
 	$(BIN)/tidemill jars fetch --broker
-	$(BIN)/python -m pytest -m "not campaign" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -m "not campaign" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		--durations 10 --durations-min 30 $(ARGS)
 
 quick: $(READY) ## run the tests that need no JVM, in less than a minute
 	$(BIN)/python -m pytest -m "not jvm and not campaign and not slow" -n $(WORKERS) $(ARGS)
@@ -57,7 +58,7 @@ campaign: java $(READY) ## run the long tests, and ten thousand cases of each hy
 	$(BIN)/tidemill jars fetch --broker
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
 
-# The tests of what streams write, wherever Spark runs: about half an hour on a warm server, more on a cluster.
+# The tests of what streams write, wherever Spark runs: about half an hour on a warm server or on a cluster.
 WRITES = $(patsubst %,tests/streaming/test_%.py,faults backfill rewind rebuild reset runner merge_changes quarantine)
 
 warm-test: java $(READY) ## run the tests of what streams write on a warm server
