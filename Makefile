@@ -84,7 +84,7 @@ kills: java $(READY) ## kill 100 runs at random moments and compare every table;
 	$(BIN)/tidemill jars fetch --broker
 	$(BIN)/python -m bench.kills.campaign $(ARGS)
 
-# Each line is a script of bench/ and its flags, from the shortest to the longest.
+# Each line is a script of bench/ and its flags.
 define BENCH
 pipeline_run.py
 merge.py
@@ -92,7 +92,6 @@ throughput.py
 state.py
 increment/measure.py
 ingest.py
-growth.py --increments 100
 endef
 define BENCH_READING
 checkpoint_reader.py
@@ -100,6 +99,8 @@ checks.py
 ticks/measure.py
 endef
 define BENCH_LONG
+windows.py
+increment/jvm.py
 growth.py --increments 1000
 endef
 define BENCH_QUICK
@@ -130,7 +131,7 @@ bench-reading: java $(READY) ## measure ticks, checks and the checkpoint reader,
 	$(run-scripts)
 
 bench-long: SCRIPTS = $$BENCH_LONG
-bench-long: java $(READY) ## measure the 1,000th increment of a stream; takes half an hour or more
+bench-long: java $(READY) ## measure options, confs and the growth to the 1,000th increment; takes about an hour
 	$(run-scripts)
 
 bench-quick: SCRIPTS = $$BENCH_QUICK

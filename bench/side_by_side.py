@@ -42,11 +42,13 @@ class Measured:
         seconds: Wall time.
         peak_mb: The most memory so far, in MB: of the JVM, or of all processes.
         cpu: CPU seconds of the JVM, where they are measured.
+        batches: The seconds of each batch, if the way returns them as a list.
     """
 
     seconds: float
     peak_mb: float
     cpu: float = 0.0
+    batches: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +171,11 @@ def work(ways: Mapping[str, Way]) -> bool:
     jvm = psutil.Process(jvm_pid(engine.new()))
     for _ in sys.stdin:
         before, began = jvm.cpu_times(), time.perf_counter()
-        run()
+        result = run()
         seconds, after = time.perf_counter() - began, jvm.cpu_times()
         cpu = after.user + after.system - before.user - before.system
-        print(json.dumps(asdict(Measured(seconds, peak_mb(jvm.pid), cpu))), flush=True)
+        batches = result if isinstance(result, list) else ()
+        print(json.dumps(asdict(Measured(seconds, peak_mb(jvm.pid), cpu, batches))), flush=True)
     engine.stop()
     return True
 

@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -64,9 +64,24 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"tidemill {version('tidemill')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _tidemill() -> None:
+def _tidemill(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
     """Do nothing before a command: the callback keeps the group a group."""
+    del version
 
 
 def main() -> None:

@@ -49,8 +49,8 @@ class Expect:
             )
 
 
-def violated(condition: str, guard: str) -> "Column":
-    """Return a column that is true where the SQL condition is false or NULL, or raises an error.
+def violated(condition: str, guard: str) -> str:
+    """Return a condition in SQL that is true where a condition is false or NULL, or raises an error.
 
     Spark has no general `try`: `try_to_binary` evaluates its input in one, and an error becomes NULL. It does not
     catch the error of an expression that two conditions share, because Spark evaluates that one earlier; the
@@ -60,11 +60,9 @@ def violated(condition: str, guard: str) -> "Column":
         condition: The condition.
         guard: A condition that is always true and that Spark cannot simplify: see `guard`.
     """
-    from pyspark.sql import functions as F
-
     # NOT keeps Spark's check that the condition is boolean; a cast to a string takes every type.
     tried = f"try_to_binary(CASE WHEN {guard} THEN CAST(NOT ({condition}) AS STRING) END, 'utf-8')"
-    return ~F.coalesce(F.expr(f"{tried} = X'{b'false'.hex()}'"), F.lit(False))
+    return f"NOT coalesce({tried} = X'{b'false'.hex()}', false)"
 
 
 def guard(rows: "DataFrame") -> str:
@@ -99,10 +97,12 @@ def counts(rows: "DataFrame", rules: "Sequence[Expect]") -> "list[Column]":
 
     always = guard(rows)
     return [
-        F.count(F.lit(1)).alias("rows"),
-        F.sum(_dropped(rules, always).cast("long")).alias("dropped"),
+        F.expr("count(1) AS `rows`"),
+        F.expr(f"sum(CAST({_dropped(rules, always)} AS BIGINT)) AS dropped"),
         *(
-            F.sum(violated(rule.condition, always).cast("long")).alias(f"violated_{rule.name}")
+            F.expr(
+                f"sum(CAST({violated(rule.condition, always)} AS BIGINT)) AS {quoted(f'violated_{rule.name}')}"
+            )
             for rule in rules
         ),
     ]
@@ -118,9 +118,11 @@ def kept(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
     for rule in rules:
         if rule.on_violation == "fail":
             failure = F.raise_error(F.lit(f"{FAIL_MARK}:{rule.name}:{rule.condition}")).cast("boolean")
-            rows = rows.where(F.when(violated(rule.condition, always), failure).otherwise(F.lit(True)))
+            rows = rows.where(
+                F.when(F.expr(violated(rule.condition, always)), failure).otherwise(F.lit(True))
+            )
     if any(rule.on_violation == "drop" for rule in rules):
-        rows = rows.where(~_dropped(rules, always))
+        rows = rows.where(f"NOT ({_dropped(rules, always)})")
     return rows
 
 
@@ -129,11 +131,7 @@ def observed(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
     return kept(rows.observe(OBSERVATION, *counts(rows, rules)), rules) if rules else rows
 
 
-def _dropped(rules: "Sequence[Expect]", always: str) -> "Column":
-    from pyspark.sql import functions as F
-
-    dropped = F.lit(False)
-    for rule in rules:
-        if rule.on_violation == "drop":
-            dropped = dropped | violated(rule.condition, always)
-    return dropped
+def _dropped(rules: "Sequence[Expect]", always: str) -> str:
+    """Return the condition in SQL that a rule drops a row."""
+    terms = [f"({violated(rule.condition, always)})" for rule in rules if rule.on_violation == "drop"]
+    return " OR ".join(["false", *terms])

@@ -16,6 +16,8 @@ BUCKETS = "refused_buckets"
 
 # Bounds what the driver and each task hold of a batch, however many of its records are refused.
 _NUMBER_OF_BUCKETS = 1 << 18
+_BUCKET = f"pmod(xxhash64({RAW}), {_NUMBER_OF_BUCKETS})"
+_IS_REFUSED = f"size({VIOLATED}) > 0"
 
 
 def quarantine(
@@ -43,7 +45,7 @@ def quarantine(
     # The commit that replaces has no transaction, which Delta would skip.
     metadata = json.dumps({"tidemill": {"batch_id": batch_id}})
     writer = (
-        rows.where(F.size(VIOLATED) > 0)
+        rows.where(_IS_REFUSED)
         .select(
             F.col(RAW).alias("raw"),
             F.col(VIOLATED).alias("violated"),
@@ -74,12 +76,14 @@ def record_counts() -> "list[Column]":
     """Return aggregates over judged lines: `rows_read`, `rows_blank` and `rows_quarantined`."""
     from pyspark.sql import functions as F
 
-    is_record = F.col(VIOLATED).isNotNull()
     # Spark computes the condition of a `count_if` in a projection before the aggregate, which copies each row.
     return [
-        F.count(F.when(is_record, F.lit(True))).alias("rows_read"),
-        F.count(F.when(~is_record, F.lit(True))).alias("rows_blank"),
-        F.count(F.when(F.size(VIOLATED) > 0, F.lit(True))).alias("rows_quarantined"),
+        F.expr(f"count(CASE WHEN {condition} THEN true END) AS {name}")
+        for name, condition in (
+            ("rows_read", f"{VIOLATED} IS NOT NULL"),
+            ("rows_blank", f"{VIOLATED} IS NULL"),
+            ("rows_quarantined", _IS_REFUSED),
+        )
     ]
 
 
@@ -91,8 +95,7 @@ def refused_buckets() -> "Column":
     """
     from pyspark.sql import functions as F
 
-    refused = F.collect_set(F.when(F.size(VIOLATED) > 0, _bucket()))
-    return F.to_json(refused).alias(BUCKETS)
+    return F.expr(f"to_json(collect_set(CASE WHEN {_IS_REFUSED} THEN {_BUCKET} END)) AS {BUCKETS}")
 
 
 def of_buckets(lines: "DataFrame", buckets: str) -> "DataFrame":
@@ -106,10 +109,4 @@ def of_buckets(lines: "DataFrame", buckets: str) -> "DataFrame":
 
     numbers = F.from_json(F.lit(buckets), "array<bigint>")
     wanted = lines.sparkSession.range(1).select(F.explode(numbers).alias("bucket"))
-    return lines.join(F.broadcast(wanted), _bucket() == F.col("bucket"), "left_semi")
-
-
-def _bucket() -> "Column":
-    from pyspark.sql import functions as F
-
-    return F.pmod(F.xxhash64(RAW), F.lit(_NUMBER_OF_BUCKETS))
+    return lines.join(F.broadcast(wanted), F.expr(f"{_BUCKET} = bucket"), "left_semi")

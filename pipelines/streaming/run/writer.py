@@ -193,9 +193,7 @@ class BatchWriter:
 
     def _output(self, judged: "DataFrame", ingest: Ingest, batch_id: int) -> "DataFrame":
         """Return what the function makes of the accepted records."""
-        from pyspark.sql import functions as F
-
-        accepted = judged.where(F.size(VIOLATED) == 0).drop(RAW, VIOLATED)
+        accepted = judged.where(f"size({VIOLATED}) = 0").drop(RAW, VIOLATED)
         return ingest.function(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))
 
     def _quarantine(self, records: "DataFrame", query_id: str, batch_id: int, *, stale: bool) -> None:

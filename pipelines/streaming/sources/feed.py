@@ -104,7 +104,7 @@ class Feed(Source):
         from pyspark.sql import functions as F
 
         judged = self.judged(lines, _BLANK)
-        return judged.withColumn(VIOLATED, F.when(~F.col(_BLANK), F.col(VIOLATED))).drop(_BLANK)
+        return judged.withColumn(VIOLATED, F.expr(f"CASE WHEN NOT {_BLANK} THEN {VIOLATED} END")).drop(_BLANK)
 
     def judged(self, records: "DataFrame", *kept: str) -> "DataFrame":
         """Return records with their parsed columns and `_violated`, the rules that each violates.
@@ -124,24 +124,25 @@ class Feed(Source):
         else:
             is_header = self._is_header(records) if self.value.header else None
             records = records.withColumn(_PARSED, self.value.parsed(F.col(RAW)))
-            unparsable = self.value.unparsable(F.col(RAW), F.col(_PARSED))
+            unparsable = self.value.unparsable(RAW, _PARSED)
             if is_header is not None:
                 unparsable |= is_header
             columns = [F.col(f"{_PARSED}.*")]
         parsed = records.select(*columns, RAW, ORIGIN, *kept, unparsable.alias(_FAILED)).drop(CORRUPT)
         # An unparsable record has no columns that a rule could judge: it violates that one rule only.
-        always = guard(parsed.select(RAW))
-        violations = F.when(F.col(_FAILED), F.array(F.lit(UNPARSABLE)))
+        cases = [f"WHEN {_FAILED} THEN array('{UNPARSABLE}')"]
         if self.quarantine:
             # Most records violate nothing, and one condition that all rules make costs less than one per rule.
+            always = guard(parsed.select(RAW))
             together = " AND ".join(f"({condition})" for condition in self.quarantine.values())
-            names = (
-                F.when(violated(condition, always), F.lit(rule))
+            names = ", ".join(
+                f"CASE WHEN {violated(condition, always)} THEN '{rule}' END"
                 for rule, condition in self.quarantine.items()
             )
-            violations = violations.when(violated(together, always), F.array_compact(F.array(*names)))
-        none = F.array().cast("array<string>")
-        return parsed.withColumn(VIOLATED, violations.otherwise(none)).drop(_FAILED)
+            cases.append(f"WHEN {violated(together, always)} THEN array_compact(array({names}))")
+        # One expression in SQL: each column of Python's API is a few calls to the JVM, and this is built per batch.
+        violations = F.expr(f"CASE {' '.join(cases)} ELSE CAST(array() AS ARRAY<STRING>) END")
+        return parsed.withColumn(VIOLATED, violations).drop(_FAILED)
 
     def _is_header(self, records: "DataFrame") -> "Column":
         """Return whether a line of the feed holds the names of its columns."""

@@ -41,17 +41,19 @@ class Parser:
             return F.from_json(text, schema, options)
         return F.from_csv(text, F.lit(schema), options)
 
-    def unparsable(self, text: "Column", parsed: "Column") -> "Column":
+    def unparsable(self, text: str, parsed: str) -> "Column":
         """Return whether a string does not have the format.
 
         Args:
-            text: The text, which is NULL in a tombstone.
-            parsed: What `parsed` returns for it.
+            text: The column of the text, which is NULL in a tombstone.
+            parsed: The column of what `parsed` returns for it.
         """
-        corrupt = parsed.isNull() | parsed.getField(CORRUPT).isNotNull()
+        from pyspark.sql import functions as F
+
+        corrupt = F.expr(f"{parsed} IS NULL OR {parsed}.{CORRUPT} IS NOT NULL")
         if self.format == "json":
             corrupt = corrupt | _has_more(text, self.options)
-        return text.isNotNull() & corrupt
+        return F.expr(f"{text} IS NOT NULL") & corrupt
 
     def is_header(self, text: "Column", columns: Sequence[str]) -> "Column":
         """Return whether a line holds the names of the columns, in any case, with or without quotes."""
@@ -101,26 +103,24 @@ def raw() -> Parser:
     return Parser("raw")
 
 
-def _has_more(text: "Column", options: Mapping[str, str]) -> "Column":
-    """Return whether a string has more than one JSON value: `from_json` ignores what follows the first."""
+def _has_more(text: str, options: Mapping[str, str]) -> "Column":
+    """Return whether a column has more than one JSON value: `from_json` ignores what follows the first."""
     from pyspark.sql import functions as F
 
     # Nothing can follow where the first brace that closes is the last character. It is so in most records, and
     # this needs no second parse. (`substring_index` would do, and compares byte by byte, which takes far longer.)
-    before_last = F.substring(text.cast("binary"), F.lit(1), F.octet_length(text) - 1).cast("string")
-    whole = F.endswith(text, F.lit("}")) & ~F.contains(before_last, F.lit("}"))
+    before_last = f"CAST(substring(CAST({text} AS BINARY), 1, octet_length({text}) - 1) AS STRING)"
+    whole = f"endswith({text}, '}}') AND NOT contains({before_last}, '}}')"
     # One value is the only element of an array, and the first of two; a string that closes the array itself,
     # which takes a bracket, is not both.
-    alone, first = F.concat(F.lit("["), text, F.lit("\n]")), F.concat(F.lit("["), text, F.lit("\n,0]"))
-    closes_none = ~F.contains(text, F.lit("]"))
-    strict = F.json_array_length(alone).eqNullSafe(1) & (
-        closes_none | F.json_array_length(first).eqNullSafe(2)
-    )
+    alone, first = (f"concat('[', {text}, '{end}')" for end in ("\n]", "\n,0]"))
+    strict = f"json_array_length({alone}) <=> 1 AND (NOT contains({text}, ']') OR json_array_length({first}) <=> 2)"
     # `from_json` takes more than strict JSON does, such as NaN, and comments where an option allows them.
     options = {**options, "mode": "PERMISSIVE"}
-    elements = [F.size(F.from_json(array, "array<string>", options)) for array in (alone, first)]
+    elements = [F.size(F.from_json(F.expr(array), "array<string>", options)) for array in (alone, first)]
     lenient = elements[0].eqNullSafe(1) & elements[1].eqNullSafe(2)
-    return F.when(whole, F.lit(False)).when(strict, F.lit(False)).otherwise(~lenient)
+    false = F.lit(False)
+    return F.when(F.expr(whole), false).when(F.expr(strict), false).otherwise(~lenient)
 
 
 def _exactly(text: str) -> str:

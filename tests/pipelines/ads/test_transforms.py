@@ -208,7 +208,7 @@ def test_each_rule_of_a_feed_is_violated_by_its_own_defect_only(spark, stream):
     )
 
     columns = parsed.select("text", "parsed.*")
-    broken = [F.when(violated(sql, guard(columns)), F.lit(rule)) for rule, sql in rules.items()]
+    broken = [F.when(F.expr(violated(sql, guard(columns))), F.lit(rule)) for rule, sql in rules.items()]
     made = columns.select("text", F.array_compact(F.array(*broken)).alias("broken"))
 
     assert as_table(made, ["text", "broken"]) == Counter(records)
@@ -218,7 +218,7 @@ def test_a_delete_needs_no_campaign(spark):
     rule = ads.campaigns.feed.quarantine["has_campaign_id"]
     ends = spark.sql("SELECT 'delete' AS op, CAST(NULL AS STRING) AS campaign_id")
 
-    assert ends.select(violated(rule, guard(ends))).collect() == [(False,)]
+    assert ends.selectExpr(violated(rule, guard(ends))).collect() == [(False,)]
 
 
 def test_every_stream_has_a_description():
