@@ -59,7 +59,8 @@ campaign: java $(READY) ## run the long tests, and ten thousand cases of each hy
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
 
 # The tests of what streams write, wherever Spark runs: about half an hour on a warm server or on a cluster.
-WRITES = $(patsubst %,tests/streaming/test_%.py,faults backfill rewind rebuild reset runner merge_changes quarantine)
+WRITES = $(patsubst %,tests/streaming/test_%.py,\
+	faults backfill rewind rebuild reset runner merge_changes quarantine ingest)
 
 warm-test: java $(READY) ## run the tests of what streams write on a warm server
 	$(BIN)/tidemill jars fetch --broker

@@ -2,7 +2,7 @@
 
 Both read the same files, write Delta tables, use the same confs, and start in a JVM that has run each of them
 once already. A round is a new piece of input, and the time of a whole round is compared. The script prints one line
-of docs/performance.md: the ratio, and the time that Tidemill adds per stream.
+of docs/performance.md: the ratio, the time that Tidemill adds per stream, and the memory of the JVM that both share.
 """
 
 import argparse
@@ -12,10 +12,12 @@ import time
 from pathlib import Path
 
 from by_hand import Baseline
+from side_by_side import peak_mb
 
 from pipelines.ads import ads
 from pipelines.ads.generate import generate
 from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.run.classic import jvm_pid
 from pipelines.streaming.testing import Scratch
 from resources.engine.engine import SparkEngine
 from resources.engine.settings import SparkSettings
@@ -46,13 +48,15 @@ def main() -> None:
                 run()
                 if number:  # the first round warms up both
                     times[name].append(time.perf_counter() - began)
+    memory = peak_mb(jvm_pid(engine.new()))
     engine.stop()
     ratios = [a / b for a, b in zip(times["ours"], times["by hand"], strict=True)]
     added = [(a - b) / STREAMS for a, b in zip(times["ours"], times["by hand"], strict=True)]
     print(
         f"ours {statistics.median(times['ours']):.2f} s, by hand {statistics.median(times['by hand']):.2f} s "
         f"(medians of {options.rounds} rounds of {options.events:,} events); ratio {statistics.median(ratios):.2f} "
-        f"({min(ratios):.2f} to {max(ratios):.2f}); added per stream {statistics.median(added):.2f} s"
+        f"({min(ratios):.2f} to {max(ratios):.2f}); added per stream {statistics.median(added):.2f} s; "
+        f"JVM {memory:,.0f} MB"
     )
 
 

@@ -5,6 +5,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Literal
+from uuid import uuid4
 
 import pytest
 from deltalake import DeltaTable
@@ -44,25 +46,39 @@ EVENT = "id STRING, n INT"
 PURPOSE = "on purpose"
 
 
-@dataclass(frozen=True)
-class Probe(DeltaAppend):
-    """An append that fails once, before its first commit or after it, and notes what is cached meanwhile.
+@dataclass(frozen=True, kw_only=True)
+class Failing(DeltaAppend):
+    """An append that fails once, before its first commit or after it, in whichever process it writes."""
+
+    when: Literal["before", "after"]
+    mark: str = field(default_factory=lambda: uuid4().hex)
+
+    @property
+    def identity(self):
+        return DeltaAppend().identity
+
+    def write(self, rows, table, transaction, metadata):
+        has_failed = table.with_name(f"{table.name}.{self.mark}")
+        if not (fails := not has_failed.exists()) or self.when == "after":
+            super().write(rows, table, transaction, metadata)
+        if fails:
+            has_failed.touch()
+            raise RuntimeError(PURPOSE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watching(DeltaAppend):
+    """An append that notes what is cached when it has written.
 
     What an earlier test has left in the shared session is in `before`, and does not count.
     """
 
-    failures: list = field(default_factory=list)
-    before: frozenset = frozenset()
+    before: frozenset
     cached: list = field(default_factory=list)
 
     def write(self, rows, table, transaction, metadata):
-        when = self.failures.pop() if self.failures else None
-        if when == "before":
-            raise RuntimeError(PURPOSE)
         super().write(rows, table, transaction, metadata)
         self.cached.extend(name for key, name in persistent(rows.sparkSession) if key not in self.before)
-        if when == "after":
-            raise RuntimeError(PURPOSE)
 
 
 def persistent(spark):
@@ -100,7 +116,7 @@ def line(scratch, stream, batch=-1):
 
 def test_nothing_is_cached_and_everything_is_counted(scratch, monkeypatch):
     monkeypatch.setattr(counted, "numbers", _raise)  # a job that only counts
-    sink = Probe(before=frozenset(key for key, _ in persistent(scratch.engine.new())))
+    sink = Watching(before=frozenset(key for key, _ in persistent(scratch.engine.new())))
     expect = [Expect("small", "n < 8"), Expect("odd", "n % 2 = 1", on_violation="drop")]
     stream = ingest(sink, {"positive": "n > 0"}, expect=expect)
     scratch.run(stream, [["", *events(-1, 1, 2, 3, 9), "{", " ", '{"id": "x", "n": 1} {}']])
@@ -204,10 +220,10 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_batch_is_finished_by_the_rules_that_its_rows_passed(scratch, edit):
     """The table has the batch, the quarantine has not, and the next run comes with other code."""
-    before = ingest(Probe(failures=["after"]), TIMED if "time" in edit else OLD)
+    before = ingest(Failing(when="after"), TIMED if "time" in edit else OLD)
     fails(scratch, before, ["", *events(-1, 1, 99)])
     assert (scratch.rows(before, "n"), scratch.quarantined(before)) == (multiset([(1,)]), Counter())
-    after = ingest(Probe(), **EDITS[edit])
+    after = ingest(DeltaAppend(), **EDITS[edit])
     if edit == "a broken function":
         with pytest.raises(TidemillError):
             scratch.run(after)
@@ -248,22 +264,22 @@ AT = "id STRING, at TIMESTAMP"
 def test_a_batch_is_finished_with_the_confs_that_its_rows_passed_with(scratch, first, second):
     rules = {"old": "at < TIMESTAMP'2026-01-01 00:00:00+00:00'"}
     new_year = [{"id": "new year in Tokyo", "at": "2026-01-01 05:00:00"}]
-    before = ingest(Probe(failures=["after"]), rules, schema=AT, options=first)
+    before = ingest(Failing(when="after"), rules, schema=AT, options=first)
     fails(scratch, before, new_year)
-    after = ingest(Probe(), rules, schema=AT, options=second)
+    after = ingest(DeltaAppend(), rules, schema=AT, options=second)
     scratch.run(after)
     passed = int(first == TOKYO)
     assert sum(scratch.rows(after).values()) == passed
     assert sum(scratch.quarantined(after).values()) == 1 - passed
     # Each run has the confs of its own declaration again.
-    fails(scratch, before := ingest(Probe(failures=["after"]), rules, schema=AT, options=first), new_year)
+    fails(scratch, before := ingest(Failing(when="after"), rules, schema=AT, options=first), new_year)
     scratch.run(after, [new_year])
     assert sum(scratch.rows(before).values()) == 2 * passed + (1 - passed)
     assert sum(scratch.quarantined(after).values()) == 2 * (1 - passed) + passed
 
 
 def test_a_batch_is_finished_whose_commit_the_cleanup_of_the_log_has_removed(scratch):
-    stream = ingest(Probe(failures=["after"]), {"positive": "n > 0"})
+    stream = ingest(Failing(when="after"), {"positive": "n > 0"})
     fails(scratch, stream, events(-1, 1))
     table = DeltaTable(str(scratch.lake.table(stream.name)))
     table.create_checkpoint()
@@ -275,7 +291,7 @@ def test_a_batch_is_finished_whose_commit_the_cleanup_of_the_log_has_removed(scr
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_batch_whose_files_are_gone_is_not_committed(scratch, tmp_path, when):
-    stream = ingest(Probe(failures=[when]), {"positive": "n > 0"})
+    stream = ingest(Failing(when=when), {"positive": "n > 0"})
     fails(scratch, stream, events(-1, 1))
     (file,) = (scratch.landing / "events").iterdir()
     kept = file.rename(tmp_path / "kept")
@@ -289,10 +305,10 @@ def test_a_batch_whose_files_are_gone_is_not_committed(scratch, tmp_path, when):
 
 
 def test_a_batch_is_not_committed_without_the_feed_that_it_refused_records_of(scratch):
-    before = ingest(Probe(failures=["after"]), {"positive": "n > 0"})
+    before = ingest(Failing(when="after"), {"positive": "n > 0"})
     fails(scratch, before, events(-1, 1))
     other = Feed("others", value=from_json(EVENT))
-    after = Pipeline("shop").stream(source={"others": other}, sink=Probe(), name="events")(
+    after = Pipeline("shop").stream(source={"others": other}, sink=DeltaAppend(), name="events")(
         lambda others: others
     )
     accept_new_source(after, scratch.target, "others")
@@ -311,9 +327,9 @@ def test_a_batch_of_another_format_is_finished(scratch, parser):
     value = {"csv": from_csv("id STRING, n INT", {"sep": ";"}, header=True), "raw": raw()}[parser]
     rules = {"csv": {"positive": "n > 0"}, "raw": {"short": "length(value) < 4"}}[parser]
     feed = Feed("events", value=value, quarantine=rules)
-    sink = Probe(failures=["after"])
+    sink = Failing(when="after")
     before = Pipeline("shop").stream(source=feed, sink=sink, name="events")(lambda rows: rows)
-    after = ingest(Probe(), {}, schema="id INT, n STRING")
+    after = ingest(DeltaAppend(), {}, schema="id INT, n STRING")
     fails(scratch, before, ["id;n", "", "a;1", "b;-1"])
     with pytest.raises(TidemillError):  # the columns of the new format do not fit
         scratch.run(after, [events(7)])
@@ -395,9 +411,9 @@ def test_a_rule_is_repeatable_or_not(engine, rule):
     assert uses_time_of_batch(plan) == (rule in ONCE[1:])
 
 
-@pytest.mark.parametrize("when", [[], ["before"], ["after"]], ids=["no failure", "before", "after"])
+@pytest.mark.parametrize("when", [None, "before", "after"])
 def test_a_rule_that_is_random_refuses_a_record_or_not(scratch, when):
-    stream = ingest(Probe(failures=list(when)), {"lucky": RANDOM})
+    stream = ingest(Failing(when=when) if when else DeltaAppend(), {"lucky": RANDOM})
     records = ["", *events(*range(60))]
     if when:
         fails(scratch, stream, records)
@@ -415,7 +431,7 @@ def test_a_rule_that_is_random_refuses_a_record_or_not(scratch, when):
 
 def test_a_batch_that_is_repeated_is_judged_by_its_own_time(scratch):
     stream = ingest(
-        Probe(failures=["before"]), {"ahead": "at > current_timestamp()"}, schema="at TIMESTAMP, n LONG"
+        Failing(when="before"), {"ahead": "at > current_timestamp()"}, schema="at TIMESTAMP, n LONG"
     )
     start = int(time.time() * 1000)
     times = range(start, start + 120_000, 10)  # some lie between the two attempts
@@ -430,10 +446,10 @@ def test_a_batch_that_is_repeated_is_judged_by_its_own_time(scratch):
 
 def test_refused_records_of_an_attempt_whose_rules_are_gone_are_replaced(scratch):
     """The first attempt has quarantined before it failed, as rules that are random make it."""
-    first = ingest(Probe(failures=["before"]), {"lucky": f"n > 0 OR {RANDOM} AND false"})
+    first = ingest(Failing(when="before"), {"lucky": f"n > 0 OR {RANDOM} AND false"})
     fails(scratch, first, events(-1, 1, 2))
     assert scratch.quarantined(first, "raw") == lines_of(-1)
-    second = ingest(Probe(), {"two": "n <> 2"})
+    second = ingest(DeltaAppend(), {"two": "n <> 2"})
     scratch.run(second)
     assert scratch.quarantined(second, "raw") == lines_of(2)
     assert scratch.rows(second, "n") == multiset([(-1,), (1,)])

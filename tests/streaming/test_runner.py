@@ -6,6 +6,7 @@ import random
 import shutil
 import time
 from collections import Counter
+from dataclasses import dataclass
 from threading import Thread
 
 import pytest
@@ -522,6 +523,46 @@ def test_a_failed_stream_skips_what_depends_on_it_and_nothing_else(scratch):
     assert results["orders"].error.error_class == "USER_RAISED_EXCEPTION"
     assert "broken on purpose" in str(results["orders"].error)
     assert "\n" not in str(results["orders"].error)
+
+
+@dataclass(frozen=True)
+class FailingSink(DeltaAppend):
+    def write(self, *_):
+        raise _error_of("sink")
+
+
+class SilentError(Exception):
+    pass
+
+
+def _error_of(place):
+    return {"udf": ValueError("no place\nfor it"), "sink": KeyError("column"), "silent": SilentError()}[place]
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "message"),
+    [
+        ("udf", "ValueError", "ValueError: no place."),
+        ("sink", "KeyError", "KeyError: 'column'."),
+        ("silent", "SilentError", "SilentError."),
+    ],
+)
+def test_an_error_of_python_is_named_wherever_it_was_raised(scratch, place, kind, message):
+    scratch.engine.new()  # `udf` asks for the session that is there
+
+    def raise_error(_):
+        raise _error_of(place)
+
+    failing = F.udf(raise_error, "string")
+    if place == "sink":
+        orders = ingest(sink=FailingSink())
+    else:
+        orders = ingest(function=lambda events: events.withColumn("more", failing("order_id")))
+    with pytest.raises(TerminalError) as raised:
+        scratch.run(orders, [[order(1)]])
+    assert raised.value.error_class.split(".")[-1] == kind
+    assert f"{message} No data was lost. Fix: correct the cause;" in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_an_interrupt_stops_the_query_and_frees_the_stream(scratch):

@@ -21,10 +21,13 @@ _OUTER = {
     "STREAM_FAILED",
     "FOREACH_BATCH_USER_FUNCTION_ERROR",
     "FOREACH_USER_FUNCTION_ERROR",
+    "PYTHON_EXCEPTION",
     "TASK_WRITE_FAILED",
 }
 # The line after a Python traceback, the frames of which are indented.
-_PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+((?:\w+\.)*\w+): ?(.*)")
+_PYTHON_ERROR = re.compile(
+    r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+((?:\w+\.)*\w+)(?:: ?(.*))?$", re.MULTILINE
+)
 _MESSAGE_LIMIT = 400
 
 _TRANSIENT = re.compile(
@@ -145,7 +148,7 @@ def _innermost(text: str, fallback: str) -> tuple[str, str]:
     raised = _PYTHON_ERROR.findall(text)
     if not inner and raised:
         name, reason = raised[-1]
-        return name, _one_line(f"{name}: {reason}")
+        return name, _one_line(f"{name}: {reason}" if reason else name)
     error_class = (inner or classes or [fallback])[-1]
     start = text.rfind(f"[{error_class}]")
     return error_class, _one_line(text[start:] if start >= 0 else f"{error_class}: {text}")
@@ -154,7 +157,9 @@ def _innermost(text: str, fallback: str) -> tuple[str, str]:
 def _one_line(message: str) -> str:
     message = re.split(r"\n\s+at |\nJVM stacktrace|SQLSTATE|=== Streaming Query ===|\n\n", message)[0]
     message = " ".join(message.split())
-    return message if len(message) <= _MESSAGE_LIMIT else message[:_MESSAGE_LIMIT] + " ..."
+    if len(message) > _MESSAGE_LIMIT:
+        return message[:_MESSAGE_LIMIT] + " ..."
+    return message if message.endswith((".", "!", "?")) else f"{message}."
 
 
 def _expectation(text: str, stream: StreamName) -> TidemillError | None:
