@@ -79,6 +79,8 @@ def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.scheduler.mode": "FAIR",
+        # Spark keeps 100 compiled plans. The batches of a few streams need more, and compile each again every time.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.ui.showConsoleProgress": "false",
         # Spark's own default leaves out the keys of Azure, of Google and of encryption.
         "spark.redaction.regex": f"(?i){REDACTED_WORDS}",

@@ -56,6 +56,13 @@ def test_a_local_start_has_the_defaults_of_a_laptop_and_a_cluster_has_its_own():
     assert application_confs(given)["spark.ui.enabled"] == "true"
 
 
+def test_compiled_plans_of_many_streams_are_kept():
+    entries = "spark.sql.codegen.cache.maxEntries"
+    for settings in (SparkSettings(), SparkSettings(mode="warm"), SparkSettings(mode="cluster", master="yarn")):
+        assert application_confs(settings)[entries] == "1000"
+    assert application_confs(SparkSettings(conf={entries: "50"}))[entries] == "50"
+
+
 def test_jars_and_extensions_of_a_target_are_added_to_ours():
     ours = application_confs(SparkSettings())
     conf = {
