@@ -58,7 +58,11 @@ def test_a_local_start_has_the_defaults_of_a_laptop_and_a_cluster_has_its_own():
 
 def test_compiled_plans_of_many_streams_are_kept():
     entries = "spark.sql.codegen.cache.maxEntries"
-    for settings in (SparkSettings(), SparkSettings(mode="warm"), SparkSettings(mode="cluster", master="yarn")):
+    for settings in (
+        SparkSettings(),
+        SparkSettings(mode="warm"),
+        SparkSettings(mode="cluster", master="yarn"),
+    ):
         assert application_confs(settings)[entries] == "1000"
     assert application_confs(SparkSettings(conf={entries: "50"}))[entries] == "50"
 
