@@ -70,7 +70,7 @@ def counted(given: Work, confs: dict[str, str]) -> Callable[[], list[float]]:
 
     def run() -> list[float]:
         own = given.own / str(number := next(numbers))
-        rows = spark.readStream.schema(BID).json(str(given.root / "landing" / str(number)))
+        rows = spark.readStream.name("bids").schema(BID).json(str(given.root / "landing" / str(number)))
         windows = rows.withWatermark("date_time", "10 seconds").groupBy(
             F.window("date_time", "10 seconds"), "auction"
         )
