@@ -42,13 +42,20 @@ class Measured:
         seconds: Wall time.
         peak_mb: The most memory so far, in MB: of the JVM, or of all processes.
         cpu: CPU seconds of the JVM, where they are measured.
-        batches: The seconds of each batch, if the way returns them as a list.
+        batches: The seconds of each batch, if the way returns them.
     """
 
     seconds: float
     peak_mb: float
     cpu: float = 0.0
     batches: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """What a way returns for the seconds of its batches to be measured."""
+
+    seconds: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +181,7 @@ def work(ways: Mapping[str, Way]) -> bool:
         result = run()
         seconds, after = time.perf_counter() - began, jvm.cpu_times()
         cpu = after.user + after.system - before.user - before.system
-        batches = result if isinstance(result, list) else ()
+        batches = result.seconds if isinstance(result, Batches) else ()
         print(json.dumps(asdict(Measured(seconds, peak_mb(jvm.pid), cpu, batches))), flush=True)
     engine.stop()
     return True

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from bids import BID, bids, into_files
-from side_by_side import Measured, Work, compare, median, peak, print_header, print_row, ratios, work
+from side_by_side import Batches, Measured, Work, compare, median, peak, print_header, print_row, ratios, work
 
 PARTS = 8
 ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
@@ -59,7 +59,7 @@ def batch(runs: list[Measured], position: int) -> list[Measured]:
     return [Measured(run.batches[position], run.peak_mb) for run in runs]
 
 
-def counted(given: Work, confs: dict[str, str]) -> Callable[[], list[float]]:
+def counted(given: Work, confs: dict[str, str]) -> Callable[[], Batches]:
     """Return a function that counts the bids of a round in a new query, and returns the seconds of its batches."""
     from pyspark.sql import functions as F
 
@@ -68,7 +68,7 @@ def counted(given: Work, confs: dict[str, str]) -> Callable[[], list[float]]:
         spark.conf.set(key, value)
     numbers = count()
 
-    def run() -> list[float]:
+    def run() -> Batches:
         own = given.own / str(number := next(numbers))
         rows = spark.readStream.name("bids").schema(BID).json(str(given.root / "landing" / str(number)))
         windows = rows.withWatermark("date_time", "10 seconds").groupBy(
@@ -77,7 +77,7 @@ def counted(given: Work, confs: dict[str, str]) -> Callable[[], list[float]]:
         writer = windows.count().writeStream.format("delta").trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(own / "checkpoint")).start(str(own / "table"))
         query.awaitTermination()
-        return [progress.durationMs["triggerExecution"] / 1000 for progress in query.recentProgress]
+        return Batches([progress.durationMs["triggerExecution"] / 1000 for progress in query.recentProgress])
 
     return run
 
