@@ -28,10 +28,13 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--rows", type=int, default=5_000_000)
     arguments.add_argument("--changes", type=int, default=100_000)
+    arguments.add_argument(
+        "--keys", nargs="+", choices=["spread", "clustered"], default=["spread", "clustered"]
+    )
     options = arguments.parse_args()
 
-    for clustered in (False, True):
-        measure(options, clustered=clustered)
+    for keys in options.keys:
+        measure(options, clustered=keys == "clustered")
 
 
 def measure(options: argparse.Namespace, *, clustered: bool) -> None:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.increment.processes import BIN, HERE, Processes, Way
+from bench.increment.processes import BIN, FIRST, HERE, Processes, Way
 from bench.side_by_side import median, peak, print_header, print_row
 from resources.engine.launch import application_confs
 from resources.engine.settings import SparkSettings
@@ -46,6 +46,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--rows", type=int, default=25_000)
+    arguments.add_argument("--first", type=int, default=FIRST)
     arguments.add_argument("--only", choices=("hops", "ads"))
     arguments.add_argument("--without-peers", action="store_true")
     options = arguments.parse_args()
@@ -56,7 +57,7 @@ def main() -> None:
                 ways = ways_by_hand_and_ours(processes)
                 if not options.without_peers:
                     ways |= ways_of_peers(processes)
-                processes.compare(ways, options.rounds, options.rows)
+                processes.compare(ways, options.rounds, options.rows, first=options.first)
             if options.only != "hops":
                 measure_ads(processes, options.rounds)
         finally:

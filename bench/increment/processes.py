@@ -63,13 +63,14 @@ class Processes:
             only_new_rows=only_new_rows,
         )
 
-    def compare(self, ways: Mapping[str, Way], rounds: int, rows: int) -> None:
+    def compare(self, ways: Mapping[str, Way], rounds: int, rows: int, *, first: int = FIRST) -> None:
         """Run each way in turn, without new rows and with a new file, and print a line for each.
 
         Args:
             ways: The ways by name; the others are compared with the first.
-            rounds: How many rounds count. Before them each way reads 500,000 rows.
+            rounds: How many rounds count.
             rows: How many rows are new in a round.
+            first: How many rows each way reads before them.
         """
         end = 0
         idle: dict[str, list[Measured]] = {name: [] for name in ways}
@@ -79,7 +80,7 @@ class Processes:
                 for name, way in ways.items():
                     if not way.only_new_rows:
                         idle[name].append(self.run(way.command, is_warm=way.is_warm))
-            arriving = range(end, end + (rows if number else FIRST))
+            arriving = range(end, end + (rows if number else first))
             end = arriving.stop
             self._arrive(arriving)
             for name, way in ways.items():
