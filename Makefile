@@ -105,7 +105,7 @@ increment/jvm.py
 growth.py --increments 1000
 endef
 define BENCH_QUICK
-merge.py --rows 200000 --changes 10000 --keys spread --rounds 1
+merge.py --rows 200000 --changes 10000 --keys clustered --rounds 1
 throughput.py --records 100000 --sources files --rounds 1
 state.py --keys 100000 --rounds 1
 increment/measure.py --only hops --without-peers --first 25000 --rounds 1

@@ -54,9 +54,10 @@ def main() -> None:
         processes = Processes(Path(folder), CONFIG)
         try:
             if options.only != "ads":
-                ways = ways_by_hand_and_ours(processes)
+                confs = confs_of_spark()
+                ways = ways_by_hand_and_ours(processes, confs)
                 if not options.without_peers:
-                    ways |= ways_of_peers(processes)
+                    ways |= ways_of_peers(processes, confs)
                 processes.compare(ways, options.rounds, options.rows, first=options.first)
             if options.only != "hops":
                 measure_ads(processes, options.rounds)
@@ -64,9 +65,8 @@ def main() -> None:
             processes.run([BIN / "tidemill", "engine", "stop", "--target", "warm", "--yes"])
 
 
-def ways_by_hand_and_ours(processes: Processes) -> dict[str, Way]:
+def ways_by_hand_and_ours(processes: Processes, confs: dict[str, str]) -> dict[str, Way]:
     """Return plain PySpark first, and then Tidemill."""
-    confs = confs_of_spark()
     processes.environ["HOPS_CONFS"] = json.dumps(confs)
     root = processes.root
     return {
@@ -78,9 +78,9 @@ def ways_by_hand_and_ours(processes: Processes) -> dict[str, Way]:
     }
 
 
-def ways_of_peers(processes: Processes) -> dict[str, Way]:
+def ways_of_peers(processes: Processes, confs: dict[str, str]) -> dict[str, Way]:
     """Return Spark Declarative Pipelines and Dagster assets, and configure both."""
-    root, confs = processes.root, confs_of_spark()
+    root = processes.root
     configure_declarative(root, confs)
     (root / "dagster").mkdir()
     processes.environ |= {"HOPS_ASSETS": str(root / "assets"), "DAGSTER_HOME": str(root / "dagster")}

@@ -75,13 +75,12 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _tidemill(
     *,
-    version: Annotated[
+    _version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Do nothing before a command: the callback keeps the group a group."""
-    del version
 
 
 def main() -> None:

@@ -5,8 +5,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
-from uuid import uuid4
 
 import pytest
 from deltalake import DeltaTable
@@ -41,29 +39,9 @@ from pipelines.streaming.run.plan_tree import parse_plan, reads_all
 from pipelines.streaming.run.quarantine import quarantine
 from pipelines.streaming.run.recorder import Recorder
 from pipelines.streaming.testing import multiset
+from tests.failing import PURPOSE, Failing
 
 EVENT = "id STRING, n INT"
-PURPOSE = "on purpose"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failing(DeltaAppend):
-    """An append that fails once, before its first commit or after it, in whichever process it writes."""
-
-    when: Literal["before", "after"]
-    mark: str = field(default_factory=lambda: uuid4().hex)
-
-    @property
-    def identity(self):
-        return DeltaAppend().identity
-
-    def write(self, rows, table, transaction, metadata):
-        has_failed = table.with_name(f"{table.name}.{self.mark}")
-        if not (fails := not has_failed.exists()) or self.when == "after":
-            super().write(rows, table, transaction, metadata)
-        if fails:
-            has_failed.touch()
-            raise RuntimeError(PURPOSE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """A batch is computed once for all its tables, and its rows are counted once, where they enter the function."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from pipelines.streaming.errors import TidemillError
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.run.writer import BatchWriter
 from pipelines.streaming.testing import multiset
+from tests.failing import PURPOSE, Failing
 
 # The tests' Spark interprets expressions, and only a compiled plan looks for the key.
 COMPILED = QueryOptions(
@@ -192,30 +193,15 @@ def test_a_batch_that_a_merge_reads_twice_is_read_once(scratch, engine, tmp_path
     assert numbers(scratch, stream) == [9]
 
 
-@dataclass(frozen=True)
-class Failing(DeltaAppend):
-    """Fails once, before its first commit or after it."""
-
-    failures: list = field(default_factory=list)
-
-    def write(self, rows, table, transaction, metadata):
-        when = self.failures.pop() if self.failures else None
-        if when == "before":
-            raise RuntimeError("on purpose")
-        super().write(rows, table, transaction, metadata)
-        if when == "after":
-            raise RuntimeError("on purpose")
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("kind", ["feed", "table"])
 def test_a_batch_that_is_repeated_is_read_once(scratch, engine, tmp_path, kind, when):
     scratch.drop_file("events", events(6))
     feed = Feed("events", value=from_json(EVENT), quarantine={"not_first": "n > 0"})
     source = feed if kind == "feed" else write(engine, tmp_path / "t", 6)
-    sinks = [Failing(failures=[when]), DeltaAppend(name="copy")]
+    sinks = [Failing(when=when), DeltaAppend(name="copy")]
     stream = Pipeline("shop").stream(source=source, sink=sinks, name="twice")(lambda rows: rows)
-    with pytest.raises(TidemillError, match="on purpose"):
+    with pytest.raises(TidemillError, match=PURPOSE):
         scratch.run(stream)
     scratch.run(stream)
     assert numbers(scratch, stream) == [6]
