@@ -105,12 +105,12 @@ increment/jvm.py
 growth.py --increments 1000
 endef
 define BENCH_QUICK
-merge.py --rows 200000 --changes 10000 --keys clustered --rounds 1
+merge.py --rows 20000 --changes 1000 --keys clustered --rounds 1
 throughput.py --records 100000 --sources files --rounds 1
 state.py --keys 100000 --rounds 1
 increment/measure.py --only hops --without-peers --first 25000 --rounds 1
-ingest.py --records 100000 --sources topic --refused 0.03 --rounds 1
-growth.py --increments 10
+ingest.py --records 100000 --sources files --refused 0.03 --rounds 1
+growth.py --increments 10 --around 1
 endef
 export BENCH BENCH_READING BENCH_LONG BENCH_QUICK
 

@@ -31,7 +31,6 @@ from resources.engine.engine import SparkEngine
 from resources.engine.settings import SparkSettings
 
 ROWS = 50
-AROUND = 3
 MAINTAIN_EVERY = 100
 ALL_UNTIL = 100
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,6 +53,9 @@ def main() -> None:
     """Measure and print the table."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--increments", type=int, default=1000)
+    arguments.add_argument(
+        "--around", type=int, default=3, help="how many are measured before and after a mark"
+    )
     options = arguments.parse_args()
     marks = [mark for mark in (10, 100, 1000) if mark <= options.increments]
     engine = SparkEngine(SparkSettings(shuffle_partitions=2))
@@ -69,9 +71,10 @@ def main() -> None:
         done, first = 0, {}
         for mark in marks:
             streams = list(pipeline) if mark <= ALL_UNTIL else [pipeline["ingest"]]
-            grow(scratch, pipeline, streams, range(done, mark - AROUND))
-            done = mark + AROUND
-            around = [increment(scratch, streams, number) for number in range(mark - AROUND, done)]
+            begin, end = mark - options.around, mark + options.around
+            grow(scratch, pipeline, streams, range(done, begin))
+            around = [increment(scratch, streams, number) for number in range(begin, end)]
+            done = end
             seconds = {
                 name: statistics.median(one.seconds[name] for one in around) for name in around[0].seconds
             }
