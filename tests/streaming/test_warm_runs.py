@@ -111,6 +111,16 @@ def until(condition, explain):
         time.sleep(0.02)
 
 
+def queries_of(jvm_pid):
+    """The streaming queries that a JVM has in memory, from its list of live objects."""
+    jcmd = Path(psutil.Process(jvm_pid).exe()).with_name("jcmd")
+    if not jcmd.exists():
+        pytest.skip("this Java has no jcmd")
+    command = [jcmd, str(jvm_pid), "GC.class_histogram"]
+    objects = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [line for line in objects.splitlines() if line.endswith(".MicroBatchExecution")]
+
+
 def has_ended(pid):
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
@@ -137,6 +147,17 @@ def test_two_starters_at_once_and_later_runs_share_one_server(world):
     assert running(world.home) == record
     world.assert_exact("copied")
     world.assert_exact("newest")
+
+
+def test_a_server_forgets_the_queries_of_runs_that_have_ended(world):
+    record = world.server()
+    world.arrive(("f", 1))
+    client = world.paused("newest")
+    assert queries_of(record.jvm_pid)
+    world.go_on()
+    assert client.wait(FOR_POINT) == 0, world.output()
+    until(lambda: not queries_of(record.jvm_pid), lambda: queries_of(record.jvm_pid))
+    assert running(world.home) == record
 
 
 @pytest.mark.campaign
@@ -244,9 +265,10 @@ def test_a_client_without_the_token_is_refused(world, parameters):
 
 @pytest.mark.campaign
 def test_an_idle_server_ends_by_itself(world):
-    record = world.server()
     short = replace(settings(world.folder), idle_timeout=settings(world.folder).idle_timeout / 3000)
-    attach(short, aborted=lambda: False).close()
+    attachment = attach(short, aborted=lambda: False)
+    record = attachment.record  # a server that another test has left may have other settings and be replaced
+    attachment.close()
     until(lambda: has_ended(record.pid) and has_ended(record.jvm_pid), world.output)
     assert running(world.home) is None
     assert Path(world.home.log).exists()

@@ -27,9 +27,12 @@ from resources.installed import pyspark_folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from resources.engine.warm.sessions import ConnectSessions
+
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of Spark's variable
 POLL_SECONDS = 0.5
 STOP_SECONDS = 120.0
+FORGET_SECONDS = 5.0
 
 
 def main() -> None:
@@ -84,6 +87,7 @@ def _serve(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         settings=described(confs, token),
     ).write(home)
+    Thread(target=_forget_finished, args=(sessions, clients), name="finished queries", daemon=True).start()
     while not clients.stopping.wait(POLL_SECONDS):
         if jvm.poll() is not None:
             sys.stderr.write(f"The JVM ended with status {jvm.returncode}.\n")
@@ -101,6 +105,12 @@ def _serve(
         jvm.kill()
         jvm.wait()
     os._exit(0)
+
+
+def _forget_finished(sessions: "ConnectSessions", clients: Clients) -> None:
+    """Keep the heap free of finished queries; a thread, because a JVM that ends may never answer."""
+    while not clients.stopping.wait(FORGET_SECONDS):
+        sessions.forget_finished()
 
 
 def _jvm_of(spark: "SparkSession") -> Any:

@@ -24,6 +24,10 @@ class ConnectSessions:
     def __init__(self, spark: "SparkSession") -> None:
         self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - the service has no public API in its JVM
         self._service: Any = getattr(getattr(self._jvm, _SERVICE), "MODULE$")
+        cache = self._service.streamingSessionManager()
+        field = cache.getClass().getDeclaredField("queryCache")
+        field.setAccessible(True)
+        self._queries: Any = field.get(cache)
 
     @property
     def port(self) -> int:
@@ -47,6 +51,22 @@ class ConnectSessions:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"still working after {CLOSE_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
+
+    def forget_finished(self) -> None:
+        """Forget the finished queries of closed sessions, which nobody can ask for any more.
+
+        Spark keeps each for an hour, with its session and plans: several MB of the heap.
+        """
+        queries, manager = self._queries, self._service.sessionManager()
+        for key in list(queries.keySet()):
+            kept = queries.get(key)
+            if kept is None or kept.query().isActive():
+                continue
+            session = self._jvm.org.apache.spark.sql.connect.service.SessionKey(
+                kept.userId(), kept.sessionId()
+            )
+            if manager.getIsolatedSessionIfPresent(session).isEmpty():
+                queries.remove(key)
 
     def _still_working(self, sessions: list[Any], operations: set[str]) -> bool:
         active = [query for session in sessions for query in session.streams().active()]
