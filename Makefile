@@ -136,7 +136,7 @@ bench-long: java $(READY) ## measure options, confs and the growth to the 1,000t
 	$(run-scripts)
 
 bench-quick: SCRIPTS = $$BENCH_QUICK
-bench-quick: java $(READY) ## try every measurement with little data, in less than eight minutes
+bench-quick: java $(READY) ## try most measurements with little data, in less than eight minutes
 	$(run-scripts)
 
 jars: $(READY)

@@ -71,10 +71,9 @@ def main() -> None:
         done, first = 0, {}
         for mark in marks:
             streams = list(pipeline) if mark <= ALL_UNTIL else [pipeline["ingest"]]
-            begin, end = mark - options.around, mark + options.around
-            grow(scratch, pipeline, streams, range(done, begin))
-            around = [increment(scratch, streams, number) for number in range(begin, end)]
-            done = end
+            grow(scratch, pipeline, streams, range(done, mark - options.around))
+            done = mark + options.around
+            around = [increment(scratch, streams, number) for number in range(mark - options.around, done)]
             seconds = {
                 name: statistics.median(one.seconds[name] for one in around) for name in around[0].seconds
             }

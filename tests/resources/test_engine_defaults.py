@@ -14,6 +14,7 @@ OF_A_LAPTOP = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    "spark.sql.ui.retainedExecutions": "20",
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 
