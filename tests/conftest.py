@@ -13,17 +13,25 @@ from resources.engine.engine import SparkEngine
 from tests.spark_of_tests import WHERE, settings, spark_of_tests
 
 LONGEST = (
-    "tests/pipelines/ads/test_pipeline.py",
     "tests/streaming/test_faults.py",
     "tests/streaming/test_backfill.py",
-    "tests/streaming/test_rewind.py",
     "tests/streaming/test_rebuild.py",
+    "tests/streaming/test_rewind.py",
     "tests/streaming/test_runner.py",
+    "tests/streaming/test_merge_changes.py",
+    "tests/pipelines/ads/test_pipeline.py",
+    "tests/streaming/test_quarantine.py",
+    "tests/streaming/test_warm_runs.py",
+    "tests/streaming/test_maintain.py",
+    "tests/orchestration/test_real_run.py",
+    "tests/streaming/test_checks.py",
+    "tests/streaming/test_state_files.py",
     "tests/streaming/checkpoint/test_against_spark.py",
     "tests/streaming/test_connect.py",
-    "tests/orchestration/test_real_run.py",
+    "tests/streaming/test_operations.py",
+    "tests/streaming/test_sinks.py",
 )
-"""The files that take minutes. They start first, so that two processes end at about the same time."""
+"""The files that take minutes. They start first, so that the processes end at about the same time."""
 WITH_JVM = {"engine", "broker"}
 """The fixtures that start a JVM: a test that uses one, directly or through another fixture, gets the mark `jvm`."""
 

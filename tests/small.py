@@ -9,6 +9,9 @@ SMALL = {
     ),
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Spark and Delta check their own results at each step: a tenth of the time of the tests.
+    "spark.databricks.delta.stateReconstructionValidation.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

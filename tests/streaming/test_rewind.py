@@ -157,7 +157,7 @@ def test_all_kinds_of_streams_go_back_and_continue_with_changed_code(scratch, ru
 def test_a_reader_that_read_what_is_taken_back_names_its_own_rewind(scratch):
     pipeline = shop()
     orders, windows = pipeline["orders"], pipeline["windows"]
-    for arrival in range(3):
+    for arrival in range(2):
         arrive(scratch, pipeline, arrival)
         scratch.run(orders)
         scratch.run(windows)
