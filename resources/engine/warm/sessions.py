@@ -1,5 +1,6 @@
 """The Spark Connect sessions inside a warm server: the one module that uses internals of the service."""
 
+import gc
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -57,16 +58,20 @@ class ConnectSessions:
 
         Spark keeps each for an hour, with its session and plans: several MB of the heap.
         """
-        queries, manager = self._queries, self._service.sessionManager()
-        for key in list(queries.keySet()):
-            kept = queries.get(key)
-            if kept is None or kept.query().isActive():
-                continue
-            session = self._jvm.org.apache.spark.sql.connect.service.SessionKey(
-                kept.userId(), kept.sessionId()
-            )
-            if manager.getIsolatedSessionIfPresent(session).isEmpty():
-                queries.remove(key)
+        finished = [key for key in list(self._queries.keySet()) if self._is_finished(key)]
+        for key in finished:
+            self._queries.remove(key)
+        if finished:
+            # The JVM keeps an object until Python has collected its proxy, and a proxy that was used refers to itself.
+            gc.collect()
+
+    def _is_finished(self, key: Any) -> bool:
+        """Return whether a query has ended, and its session, too."""
+        kept = self._queries.get(key)
+        if kept is None or kept.query().isActive():
+            return False
+        session = self._jvm.org.apache.spark.sql.connect.service.SessionKey(kept.userId(), kept.sessionId())
+        return bool(self._service.sessionManager().getIsolatedSessionIfPresent(session).isEmpty())
 
     def _still_working(self, sessions: list[Any], operations: set[str]) -> bool:
         active = [query for session in sessions for query in session.streams().active()]
