@@ -62,6 +62,12 @@ class SparkEngine:
             return self._connect()
         return root.newSession()
 
+    def close(self, session: "SparkSession") -> None:
+        """Release a session that a server keeps; one of a JVM of this process ends with its last reference."""
+        if session in self._connected:
+            self._connected.discard(session)
+            self._release(session, served=self._attachment is None or not self._attachment.ended.is_set())
+
     def expect(self, *, little: bool) -> None:
         """Let a JVM of this process compile less where little data waits; do nothing once it has started."""
         self._little = little
@@ -174,8 +180,12 @@ class SparkEngine:
             served: Whether the server lives, and is asked to release them.
         """
         for session in list(self._connected):
-            session.release_session_on_close = served
-            session.stop()
+            self._release(session, served=served)
+
+    @staticmethod
+    def _release(session: "SparkSession", *, served: bool) -> None:
+        session.release_session_on_close = served  # type: ignore[attr-defined]  # of a session of Spark Connect
+        session.stop()
 
     def _connect(self) -> "SparkSession":
         from pyspark.sql import SparkSession

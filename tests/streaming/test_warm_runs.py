@@ -34,6 +34,24 @@ print(attachment.record.pid); attachment.close()
 """
 
 
+# A run whose process stays when its stream has ended, as that of a run with more streams does.
+RUN_AND_WAIT = """
+import sys, time; from pathlib import Path
+from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.testing import Scratch
+from resources.engine.engine import SparkEngine
+from tests.streaming.warm_streams import settings, streams
+folder = Path(sys.argv[1])
+engine = SparkEngine(settings(folder))
+scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
+(result,) = scratch.run_all([streams(folder)["copied"]])
+assert result.error is None, result.error
+(folder / "ran").touch()
+while (folder / "ran").exists(): time.sleep(0.05)
+engine.stop()
+"""
+
+
 class World:
     """A lake, what arrives in it, and its warm server."""
 
@@ -159,6 +177,17 @@ def test_a_server_forgets_the_queries_of_runs_that_have_ended(world):
     # A JVM stops and collects garbage before it lists its objects.
     until(lambda: not queries_of(record.jvm_pid), lambda: queries_of(record.jvm_pid), every=1)
     assert running(world.home) == record
+
+
+def test_a_server_forgets_the_query_of_a_stream_while_its_run_continues(world):
+    record = world.server()
+    world.arrive(("g", 1))
+    client = world.start(["-c", RUN_AND_WAIT])
+    until(lambda: (world.folder / "ran").exists() or client.poll() is not None, world.output)
+    until(lambda: not queries_of(record.jvm_pid), lambda: queries_of(record.jvm_pid), every=1)
+    assert client.poll() is None, world.output()
+    (world.folder / "ran").unlink()
+    assert client.wait(FOR_POINT) == 0, world.output()
 
 
 @pytest.mark.campaign

@@ -155,9 +155,8 @@ class Backfilling(Staging):
         """Return how the range changes, and the fingerprint of the code that computed it."""
         manifest = self.staged.manifest()
         fingerprint = None if manifest is None else manifest.active.fingerprint
-        numbers: dict[str, Any] = dict(
-            self._tables(session(self.engine, self.lease)).compared(self.stream.main)
-        )
+        with session(self.engine, self.lease) as spark:
+            numbers: dict[str, Any] = dict(self._tables(spark).compared(self.stream.main))
         # A rewind to this version or an earlier one takes the backfill back.
         numbers["table_version"] = delta_log.latest_version(self.records.table())
         return numbers if fingerprint is None else numbers | {"code": fingerprint}
@@ -174,37 +173,42 @@ class Backfilling(Staging):
     def _sort_quarantine(self) -> None:
         if self.stream.feed is None:
             return
-        spark = session(self.engine, self.lease)
-        live, staged = (
-            None
-            if delta_log.open_table(records.table(QUARANTINE)) is None
-            else spark.read.format("delta").load(str(records.table(QUARANTINE)))
-            for records in (self.records, self.staged)
-        )
-        if staged is not None:
-            last = self.records.snapshot().last_commit
-            staged = staged.withColumn("batch_id", batch_column(0, last)["batch_id"])
-        kept = None
-        if live is not None and self.operation.decided.get("parts"):  # records that were not read stay
-            live, kept = divided(live, self.staged)
-        content = sorted_quarantine(self.stream, BackfillRange.decided(self.operation.decided), live, staged)
-        if content is None:
-            return
-        content = content if kept is None else content.unionByName(kept)
-        writer = (
-            content.write.format("delta").mode("overwrite").options(**self._tables(spark).commit(QUARANTINE))
-        )
-        if live is not None:
-            writer = writer.option("replaceWhere", "true")
-        writer.save(str(self.records.table(QUARANTINE)))
+        with session(self.engine, self.lease) as spark:
+            live, staged = (
+                None
+                if delta_log.open_table(records.table(QUARANTINE)) is None
+                else spark.read.format("delta").load(str(records.table(QUARANTINE)))
+                for records in (self.records, self.staged)
+            )
+            if staged is not None:
+                last = self.records.snapshot().last_commit
+                staged = staged.withColumn("batch_id", batch_column(0, last)["batch_id"])
+            kept = None
+            if live is not None and self.operation.decided.get("parts"):  # records that were not read stay
+                live, kept = divided(live, self.staged)
+            content = sorted_quarantine(
+                self.stream, BackfillRange.decided(self.operation.decided), live, staged
+            )
+            if content is None:
+                return
+            content = content if kept is None else content.unionByName(kept)
+            writer = (
+                content.write.format("delta")
+                .mode("overwrite")
+                .options(**self._tables(spark).commit(QUARANTINE))
+            )
+            if live is not None:
+                writer = writer.option("replaceWhere", "true")
+            writer.save(str(self.records.table(QUARANTINE)))
 
     def _replace_ranges(self) -> None:
         changes = ("rows_added", "rows_removed", "rows_changed")
         if len(self.stream.sinks) == 1 and not any(map(self.operation.result.get, changes)):
             return  # a commit that changes nothing would stop every reader of the table
-        tables = self._tables(session(self.engine, self.lease))
-        for sink in self.stream.sinks:
-            tables.replace(sink)
+        with session(self.engine, self.lease) as spark:
+            tables = self._tables(spark)
+            for sink in self.stream.sinks:
+                tables.replace(sink)
 
     def _remove_staging(self) -> None:
         if not self.operation.arguments["keep_staging"]:

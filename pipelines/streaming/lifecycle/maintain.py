@@ -254,16 +254,16 @@ class _Maintaining:
         """Compact tables with Spark; a compaction changes no row, and readers pass over it."""
         if not paths:
             return
-        spark = session(self.engine, lease)
-        for key, value in {
-            **self.stream.query.confs(self.engine.default_partitions()),
-            "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),
-            "spark.databricks.delta.optimize.maxFileSize": str(2 * SMALL_BYTES),
-        }.items():
-            spark.conf.set(key, value)
-        classic.use_scheduler_pool(spark, str(self.stream.name))
-        for path in paths:
-            spark.sql(f"OPTIMIZE delta.{quoted(str(path))}").collect()
+        with session(self.engine, lease) as spark:
+            for key, value in {
+                **self.stream.query.confs(self.engine.default_partitions()),
+                "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),
+                "spark.databricks.delta.optimize.maxFileSize": str(2 * SMALL_BYTES),
+            }.items():
+                spark.conf.set(key, value)
+            classic.use_scheduler_pool(spark, str(self.stream.name))
+            for path in paths:
+                spark.sql(f"OPTIMIZE delta.{quoted(str(path))}").collect()
 
 
 def _horizon(path: Path, needs: Sequence[Need]) -> int:

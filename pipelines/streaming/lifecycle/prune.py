@@ -187,7 +187,8 @@ class _Pruning:
             carry_out(self.records, operation, steps, lease)
 
     def _delete(self, lease: "Lease", sink: DeltaMerge, moment: datetime, operation: str) -> None:
-        delete(session(self.engine, lease), self.records.table(sink.name), sink, moment, operation)
+        with session(self.engine, lease) as spark:
+            delete(spark, self.records.table(sink.name), sink, moment, operation)
 
     def _merges(self) -> list[DeltaMerge]:
         return [sink for sink in self.stream.sinks if isinstance(sink, DeltaMerge)]

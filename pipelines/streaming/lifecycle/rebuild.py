@@ -203,10 +203,10 @@ class _Rebuilding(Staging):
         if not self.operation.arguments["keep_old"]:
             return
         generation = self.operation.decided["generation"] - 1
-        copy_tables(session(self.engine, self.lease), self.stream, self.records, generation)
+        with session(self.engine, self.lease) as spark:
+            copy_tables(spark, self.stream, self.records, generation)
 
     def _replace_tables(self) -> None:
-        spark = session(self.engine, self.lease)
         staged = self.staged.snapshot()
         query_id = staged.tail.query_id
         if query_id is None:
@@ -218,10 +218,11 @@ class _Rebuilding(Staging):
         sinks: list[Sink | None] = (
             [*self.stream.sinks[:-1], None] if self.stream.feed else [*self.stream.sinks[:-1]]
         )
-        for sink in (*sinks, self.stream.main):
-            name = QUARANTINE if sink is None else sink.name
-            commit = commit_options(self.operation, query_id, name, staged.last_commit)
-            replace_table(spark, sink, self.staged, self.records, commit)
+        with session(self.engine, self.lease) as spark:
+            for sink in (*sinks, self.stream.main):
+                name = QUARANTINE if sink is None else sink.name
+                commit = commit_options(self.operation, query_id, name, staged.last_commit)
+                replace_table(spark, sink, self.staged, self.records, commit)
 
     def _take_ledger(self) -> None:
         folder = self.records.ledger.folder

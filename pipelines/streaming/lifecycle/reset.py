@@ -259,30 +259,33 @@ class _Resetting:
 
     def _copy_old(self) -> None:
         if self.operation.arguments["table"] == "new":
-            copy_tables(session(self.engine, self.lease), self.stream, self.records, self._number - 1)
+            with session(self.engine, self.lease) as spark:
+                copy_tables(spark, self.stream, self.records, self._number - 1)
 
     def _empty_tables(self) -> None:
         decided = self.operation.decided
         replaces = self.operation.arguments["table"] != "keep"
         if not replaces and not decided["offsets"]:
             return
-        spark = session(self.engine, self.lease)
-        names = [sink.name for sink in self.stream.sinks]
-        for name in (*names, *([QUARANTINE] if self.stream.feed is not None else ())):
-            path = self.records.table(name)
-            if delta_log.open_table(path) is None:
-                continue
-            empty = spark.read.format("delta").load(str(path)).limit(0)
-            writer = empty.write.format("delta").option("userMetadata", operation_metadata(self.operation))
-            if decided[
-                "offsets"
-            ]:  # the checkpoint has batch 0, and a table must have what its checkpoint has
-                app_id = transaction_app_id(decided["query_id"], name)
-                writer = writer.option("txnAppId", app_id).option("txnVersion", "0")
-            if replaces:
-                writer.mode("overwrite").option("replaceWhere", "true").save(str(path))
-            else:
-                writer.mode("append").save(str(path))
+        with session(self.engine, self.lease) as spark:
+            names = [sink.name for sink in self.stream.sinks]
+            for name in (*names, *([QUARANTINE] if self.stream.feed is not None else ())):
+                path = self.records.table(name)
+                if delta_log.open_table(path) is None:
+                    continue
+                empty = spark.read.format("delta").load(str(path)).limit(0)
+                writer = empty.write.format("delta").option(
+                    "userMetadata", operation_metadata(self.operation)
+                )
+                if decided[
+                    "offsets"
+                ]:  # the checkpoint has batch 0, and a table must have what its checkpoint has
+                    app_id = transaction_app_id(decided["query_id"], name)
+                    writer = writer.option("txnAppId", app_id).option("txnVersion", "0")
+                if replaces:
+                    writer.mode("overwrite").option("replaceWhere", "true").save(str(path))
+                else:
+                    writer.mode("append").save(str(path))
 
     def _switch(self) -> None:
         manifest = self.records.manifest()

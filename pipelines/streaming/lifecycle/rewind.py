@@ -269,37 +269,39 @@ class _Rewinding:
         copy_until(before, now, self._decided["batch"], self._decided["query_id"])
 
     def _restore_tables(self) -> None:
-        spark = session(self.engine, self.lease)
-        for sink, version in self._decided["versions"].items():
-            path = self.records.table(sink)
-            app_id = transaction_app_id(self._decided["query_id"], sink)
-            table = delta_log.open_table(path)
-            if table is None or table.transaction_version(app_id) is not None:
-                continue  # restored and marked before a kill
-            if version != delta_log.latest_version(path):
-                spark.conf.set(_USER_METADATA, operation_metadata(self.operation, restores=version))
-                spark.sql(
-                    f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}"
-                ).collect()
-            # The checkpoint has batches up to this one, and a table must have what its checkpoint has.
-            spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
-            empty = spark.read.format("delta").load(str(path)).limit(0)
-            writer = empty.write.format("delta").mode("append").option("txnAppId", app_id)
-            writer.option("txnVersion", str(self._decided["batch"])).save(str(path))
+        with session(self.engine, self.lease) as spark:
+            for sink, version in self._decided["versions"].items():
+                path = self.records.table(sink)
+                app_id = transaction_app_id(self._decided["query_id"], sink)
+                table = delta_log.open_table(path)
+                if table is None or table.transaction_version(app_id) is not None:
+                    continue  # restored and marked before a kill
+                if version != delta_log.latest_version(path):
+                    spark.conf.set(_USER_METADATA, operation_metadata(self.operation, restores=version))
+                    spark.sql(
+                        f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}"
+                    ).collect()
+                # The checkpoint has batches up to this one, and a table must have what its checkpoint has.
+                spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
+                empty = spark.read.format("delta").load(str(path)).limit(0)
+                writer = empty.write.format("delta").mode("append").option("txnAppId", app_id)
+                writer.option("txnVersion", str(self._decided["batch"])).save(str(path))
 
     def _empty_quarantine(self) -> None:
         path = self.records.table(QUARANTINE)
         if delta_log.open_table(path) is None:
             return
-        spark = session(self.engine, self.lease)
-        spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
-        version = self._decided["quarantine"]
-        if version is not None:
-            spark.sql(f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}").collect()
-        later = f"batch_id > {int(self._decided['batch'])}"
-        numbers = ", ".join(str(int(number)) for number in continued(self._manifest()))
-        statement = f"DELETE FROM delta.{quoted(str(path))} WHERE generation IN ({numbers}) AND {later}"  # noqa: S608
-        spark.sql(statement).collect()
+        with session(self.engine, self.lease) as spark:
+            spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
+            version = self._decided["quarantine"]
+            if version is not None:
+                spark.sql(
+                    f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}"
+                ).collect()
+            later = f"batch_id > {int(self._decided['batch'])}"
+            numbers = ", ".join(str(int(number)) for number in continued(self._manifest()))
+            statement = f"DELETE FROM delta.{quoted(str(path))} WHERE generation IN ({numbers}) AND {later}"  # noqa: S608
+            spark.sql(statement).collect()
 
     def _switch(self) -> None:
         manifest = self._manifest()

@@ -9,7 +9,7 @@ from pipelines.streaming.errors import LeaseHeldError, TerminalError
 from pipelines.streaming.records import StreamRecords
 from pipelines.streaming.records.lake import StagingLake
 from pipelines.streaming.records.operation import Operation, unfinished_error
-from pipelines.streaming.run.engine import record_jvm
+from pipelines.streaming.run.engine import record_jvm, session_of
 from pipelines.streaming.run.pause import pause_point
 from pipelines.streaming.run.waiting import wait_until_free
 
@@ -209,16 +209,17 @@ def leased_when_free(stream: "Stream", records: StreamRecords, why: str) -> "Ite
         lease.release()
 
 
-def session(engine: "Engine", lease: "Lease | None") -> "SparkSession":
-    """Return a session for an operation: Spark's 200 partitions cost more than the rows of its commits.
+@contextmanager
+def session(engine: "Engine", lease: "Lease | None") -> "Iterator[SparkSession]":
+    """Yield a session for an operation: Spark's 200 partitions cost more than the rows of its commits.
 
     Args:
         engine: Where the session comes from.
         lease: The lease that the operation writes under, which then shows whether its commits have ended, too; None
             where it only reads.
     """
-    spark = engine.new()
-    if lease is not None:
-        record_jvm(lease, engine, spark)
-    spark.conf.set("spark.sql.shuffle.partitions", str(engine.default_partitions()))
-    return spark
+    with session_of(engine) as spark:
+        if lease is not None:
+            record_jvm(lease, engine, spark)
+        spark.conf.set("spark.sql.shuffle.partitions", str(engine.default_partitions()))
+        yield spark

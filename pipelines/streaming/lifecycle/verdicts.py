@@ -8,6 +8,7 @@ from pipelines.streaming.errors import CanceledError, ConfigurationError, Tidemi
 from pipelines.streaming.options import pinned_differences
 from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.run import classic, code_change, new_readers, query, source_records, tables
+from pipelines.streaming.run.engine import session_of
 from pipelines.streaming.run.failure import translated
 from pipelines.streaming.run.preconditions import check
 from pipelines.streaming.run.versions import current_versions
@@ -93,20 +94,20 @@ def build_now(stream: "Stream", target: "Target", engine: "Engine", snapshot: Sn
         TidemillError: The next run would refuse the definition.
         Exception: Spark's error about the function.
     """
-    spark = engine.new()
-    for key, value in stream.query.confs(engine.default_partitions()).items():
-        spark.conf.set(key, value)
     lake, tail = target.lake, snapshot.tail
     bound = source_records.bindings(stream, target)
     sources = new_readers.with_starts(
         stream, lake, tail, source_records.updated_sources(stream, snapshot, bound)
     )
     starts = new_readers.starting_points(stream, lake, tail, sources)
-    context = SourceContext(spark, target, current_versions(stream, lake), starts)
-    built = query.build(stream, context, snapshot.generation)
-    classic.check_supported(built.rows, stream.query.output_mode)
-    for sink in stream.sinks:
-        tables.check_table(sink, snapshot.records.table(sink.name), built.output)
+    with session_of(engine) as spark:
+        for key, value in stream.query.confs(engine.default_partitions()).items():
+            spark.conf.set(key, value)
+        context = SourceContext(spark, target, current_versions(stream, lake), starts)
+        built = query.build(stream, context, snapshot.generation)
+        classic.check_supported(built.rows, stream.query.output_mode)
+        for sink in stream.sinks:
+            tables.check_table(sink, snapshot.records.table(sink.name), built.output)
     return built
 
 

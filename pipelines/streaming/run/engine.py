@@ -1,5 +1,6 @@
 """Engine: where a run gets its Spark sessions from."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from pipelines.streaming.run import classic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from pipelines.streaming.records.lease import Lease
@@ -31,6 +34,9 @@ class Engine(Protocol):
     def new(self) -> "SparkSession":
         """Return a session with confs and temporary views of its own."""
 
+    def close(self, session: "SparkSession") -> None:
+        """Let go of a session that `new` returned, so that a server can forget it; its queries have ended."""
+
     def expect(self, *, little: bool) -> None:
         """Say whether little data waits, so that Spark can start for that; do nothing once it has started."""
 
@@ -45,6 +51,16 @@ class Engine(Protocol):
 
     def abort_start(self) -> None:
         """Keep Spark from starting, now and later; do nothing once it has started."""
+
+
+@contextmanager
+def session_of(engine: Engine) -> "Iterator[SparkSession]":
+    """Yield a session, and close it at the end: a server keeps what an open one has done."""
+    session = engine.new()
+    try:
+        yield session
+    finally:
+        engine.close(session)
 
 
 def record_jvm(lease: "Lease", engine: Engine, spark: "SparkSession") -> None:

@@ -42,7 +42,7 @@ from pipelines.streaming.run import (
     rewound,
     tables,
 )
-from pipelines.streaming.run.engine import Engine, record_jvm
+from pipelines.streaming.run.engine import Engine, record_jvm, session_of
 from pipelines.streaming.run.guard import check_edges
 from pipelines.streaming.run.judgement import Judgement, judgement_of, judging_confs
 from pipelines.streaming.run.lineage import Lineage
@@ -150,9 +150,12 @@ class StreamRun:
     def _query(self, *, planned_only: bool) -> None:
         started = time.monotonic()
         self.live.enter(self.stream.name, "starting Spark")
-        spark = self.engine.new()
-        self._spark_seconds = time.monotonic() - started
-        self.live.enter(self.stream.name, "preparing")
+        with session_of(self.engine) as spark:
+            self._spark_seconds = time.monotonic() - started
+            self.live.enter(self.stream.name, "preparing")
+            self._query_with(spark, planned_only=planned_only)
+
+    def _query_with(self, spark: "SparkSession", *, planned_only: bool) -> None:
         confs = self.stream.query.confs(self.engine.default_partitions())
         for key, value in confs.items():
             spark.conf.set(key, value)

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pipelines.streaming import delta_log
 from pipelines.streaming.columns import BOOKKEEPING, DELETED
 from pipelines.streaming.records.lake import Lake
+from pipelines.streaming.run.engine import session_of
 from pipelines.streaming.run.pipeline_run import PipelineRun
 from pipelines.streaming.sources import Feed
 from pipelines.streaming.target import Binding, KafkaCluster, Target
@@ -111,8 +112,9 @@ class Scratch:
             self.drop_file(reading.name, records)
         elif reading.upstream is not None:
             rows: list[Any] = [dict(record) for record in records if isinstance(record, Mapping)]
-            frame = self.engine.new().createDataFrame(rows)
-            frame.write.format("delta").mode("append").save(str(self.lake.table(reading.upstream)))
+            with session_of(self.engine) as spark:
+                frame = spark.createDataFrame(rows)
+                frame.write.format("delta").mode("append").save(str(self.lake.table(reading.upstream)))
         else:
             raise TypeError(f"the kit fills feeds and tables of other streams, not {reading.describe()}")
 
