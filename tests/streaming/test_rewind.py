@@ -298,7 +298,8 @@ def test_an_older_checkpoint_beside_a_restored_table_is_refused_and_skips_nothin
     arrive(scratch, shop(), 1)
     scratch.run(orders)
     # A RESTORE keeps the transactions of the batches that it takes back: Delta would skip them when they are repeated.
-    session(scratch.engine, None).sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {version}")
+    with session(scratch.engine, None) as spark:
+        spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {version}")
     shutil.rmtree(checkpoint)
     checkpoint.with_name("copy").rename(checkpoint)
     (refused,) = scratch.run_all([orders])
