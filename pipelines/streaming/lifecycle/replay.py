@@ -12,7 +12,7 @@ Only records of committed batches are judged: a batch that must be repeated refu
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -30,7 +30,7 @@ from pipelines.streaming.records import Snapshot, StreamRecords
 from pipelines.streaming.records.manifest import Manifest
 from pipelines.streaming.records.operation import Operation, new_operation, unfinished_error
 from pipelines.streaming.run import query, tables
-from pipelines.streaming.run.engine import record_jvm
+from pipelines.streaming.run.engine import record_jvm, session_of
 from pipelines.streaming.run.failure import translated
 from pipelines.streaming.run.pause import pause_point
 from pipelines.streaming.run.preconditions import check_records
@@ -91,8 +91,8 @@ def replay(
             snapshot.manifest is None or delta_log.open_table(records.table(QUARANTINE)) is None
         ):
             return Replay(stream=stream.name, verdict=Verdict(by_rule={}))
-        with _translated(stream):
-            replaying = _Replaying(stream, stream.feed, target, engine, snapshot)
+        with _translated(stream), ExitStack() as sessions:
+            replaying = _Replaying(stream, stream.feed, target, engine, snapshot, sessions)
             if operation is None:
                 check_records(stream, snapshot)
                 return replaying.begin(lease, readers)
@@ -119,10 +119,11 @@ class _Replaying:
     target: "Target"
     engine: "Engine"
     snapshot: Snapshot
+    sessions: ExitStack
 
     @cached_property
     def _spark(self) -> "SparkSession":
-        spark = self.engine.new()
+        spark = self.sessions.enter_context(session_of(self.engine))
         for key, value in self.stream.query.confs(self.engine.default_partitions()).items():
             spark.conf.set(key, value)
         return spark
