@@ -37,18 +37,14 @@ print(attachment.record.pid); attachment.close()
 # A run whose process stays when its stream has ended, as that of a run with more streams does.
 RUN_AND_WAIT = """
 import sys, time; from pathlib import Path
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.testing import Scratch
-from resources.engine.engine import SparkEngine
-from tests.streaming.warm_streams import settings, streams
+from tests.streaming.warm_streams import scratch_of, streams
 folder = Path(sys.argv[1])
-engine = SparkEngine(settings(folder))
-scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
+scratch = scratch_of(folder)
 (result,) = scratch.run_all([streams(folder)["copied"]])
 assert result.error is None, result.error
 (folder / "ran").touch()
 while (folder / "ran").exists(): time.sleep(0.05)
-engine.stop()
+scratch.engine.stop()
 """
 
 
@@ -58,17 +54,20 @@ class World:
     def __init__(self, folder):
         self.folder = folder
         self.rows = []
+        self.processes = []
         self.home = settings(folder).server
         (folder / "landing").mkdir()
 
     def start(self, program, *names):
         with (self.folder / f"{time.monotonic_ns()}.out").open("w") as out:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, *program, str(self.folder), *names],
                 env=os.environ | {"WARM_FOLDER": str(self.folder), "PYTHONPATH": str(self.folder)},
                 stdout=out,
                 stderr=out,
             )
+        self.processes.append(process)
+        return process
 
     def output(self):
         return "".join(path.read_text() for path in sorted(self.folder.glob("*.out")))
@@ -151,6 +150,9 @@ def world(tmp_path_factory):
     assert [process.wait(FOR_POINT) for process in two] == [0, 0], world.output()
     world.attached_to = world.output().split()
     yield world
+    for process in world.processes:
+        process.kill()  # one of a test that failed would wait on
+        process.wait()
     record = running(world.home)
     if record is not None:
         stop(world.home, record, force=True)

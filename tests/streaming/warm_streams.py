@@ -69,22 +69,25 @@ def settings(folder: Path, **changes):
     )
 
 
-def main() -> None:
-    """One run."""
+def scratch_of(folder: Path):
+    """The lake of the runs, on their Spark."""
     from pipelines.streaming.records.lake import Lake
-    from pipelines.streaming.run.pipeline_run import PipelineRun
     from pipelines.streaming.testing import Scratch
     from resources.engine.engine import SparkEngine
 
+    return Scratch(
+        lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=SparkEngine(settings(folder))
+    )
+
+
+def main() -> None:
+    """One run."""
     folder = Path(sys.argv[1])
     os.environ["WARM_FOLDER"] = str(folder)
-    engine = SparkEngine(settings(folder))
-    target = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine).target
-    run = PipelineRun(
-        [streams(folder)[name] for name in sys.argv[2:]], target=target, engine=engine, run_id="run"
-    )
-    failures = [result.error for result in run.iter_results() if result.error is not None]
-    engine.stop()
+    scratch = scratch_of(folder)
+    results = scratch.run_all([streams(folder)[name] for name in sys.argv[2:]])
+    failures = [result.error for result in results if result.error is not None]
+    scratch.engine.stop()
     if failures:
         raise failures[0]
 

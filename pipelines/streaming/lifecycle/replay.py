@@ -123,10 +123,8 @@ class _Replaying:
 
     @cached_property
     def _spark(self) -> "SparkSession":
-        spark = self.sessions.enter_context(session_of(self.engine))
-        for key, value in self.stream.query.confs(self.engine.default_partitions()).items():
-            spark.conf.set(key, value)
-        return spark
+        confs = self.stream.query.confs(self.engine.default_partitions())
+        return self.sessions.enter_context(session_of(self.engine, confs))
 
     @property
     def _records(self) -> StreamRecords:

@@ -277,9 +277,8 @@ class _Resetting:
                 writer = empty.write.format("delta").option(
                     "userMetadata", operation_metadata(self.operation)
                 )
-                if decided[
-                    "offsets"
-                ]:  # the checkpoint has batch 0, and a table must have what its checkpoint has
+                # The checkpoint has batch 0, and a table must have what its checkpoint has.
+                if decided["offsets"]:
                     app_id = transaction_app_id(decided["query_id"], name)
                     writer = writer.option("txnAppId", app_id).option("txnVersion", "0")
                 if replaces:

@@ -218,8 +218,7 @@ def session(engine: "Engine", lease: "Lease | None") -> "Iterator[SparkSession]"
         lease: The lease that the operation writes under, which then shows whether its commits have ended, too; None
             where it only reads.
     """
-    with session_of(engine) as spark:
+    with session_of(engine, {"spark.sql.shuffle.partitions": str(engine.default_partitions())}) as spark:
         if lease is not None:
             record_jvm(lease, engine, spark)
-        spark.conf.set("spark.sql.shuffle.partitions", str(engine.default_partitions()))
         yield spark

@@ -82,7 +82,7 @@ def code_changes(
 
 
 def build_now(stream: "Stream", target: "Target", engine: "Engine", snapshot: Snapshot) -> query.Query:
-    """Build the query of a stream as its next run would, and change nothing.
+    """Build the query of a stream as its next run would, and change nothing; its session is closed afterwards.
 
     Args:
         stream: The stream.
@@ -100,9 +100,7 @@ def build_now(stream: "Stream", target: "Target", engine: "Engine", snapshot: Sn
         stream, lake, tail, source_records.updated_sources(stream, snapshot, bound)
     )
     starts = new_readers.starting_points(stream, lake, tail, sources)
-    with session_of(engine) as spark:
-        for key, value in stream.query.confs(engine.default_partitions()).items():
-            spark.conf.set(key, value)
+    with session_of(engine, stream.query.confs(engine.default_partitions())) as spark:
         context = SourceContext(spark, target, current_versions(stream, lake), starts)
         built = query.build(stream, context, snapshot.generation)
         classic.check_supported(built.rows, stream.query.output_mode)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from pipelines.streaming.run import classic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -54,10 +54,12 @@ class Engine(Protocol):
 
 
 @contextmanager
-def session_of(engine: Engine) -> "Iterator[SparkSession]":
-    """Yield a session, and close it at the end: a server keeps what an open one has done."""
+def session_of(engine: Engine, confs: "Mapping[str, str] | None" = None) -> "Iterator[SparkSession]":
+    """Yield a session, with confs of its own, and close it at the end: a server keeps what an open one has done."""
     session = engine.new()
     try:
+        for key, value in (confs or {}).items():
+            session.conf.set(key, value)
         yield session
     finally:
         engine.close(session)
