@@ -58,7 +58,7 @@ campaign: java $(READY) ## run the long tests, and ten thousand cases of each hy
 	$(BIN)/tidemill jars fetch --broker
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
 
-# The tests of what streams write, wherever Spark runs: about half an hour on a warm server or on a cluster.
+# The tests of what streams write, wherever Spark runs: about 20 minutes on a warm server, 25 on a cluster.
 WRITES = $(patsubst %,tests/streaming/test_%.py,\
 	faults backfill rewind rebuild reset runner merge_changes quarantine ingest)
 
