@@ -59,8 +59,9 @@ campaign: java $(READY) ## run the long tests, and ten thousand cases of each hy
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
 
 # The tests of what streams write, wherever Spark runs: about 20 minutes on a warm server, 25 on a cluster.
-WRITES = $(patsubst %,tests/streaming/test_%.py,\
-	faults backfill rewind rebuild reset runner merge_changes quarantine ingest)
+WRITES = $(patsubst %,tests/%.py,run/test_faults operations/test_backfill operations/test_rewind \
+	operations/test_rebuild operations/test_reset run/test_runner sinks/test_merge_changes run/test_quarantine \
+	run/test_ingest)
 
 warm-test: java $(READY) ## run the tests of what streams write on a warm server
 	$(BIN)/tidemill jars fetch --broker
@@ -153,7 +154,7 @@ python:
 		"Debian, Ubuntu: sudo apt install python3-venv" >&2; exit 1; }
 
 java: python
-	@$(PYTHON) resources/engine/java.py
+	@$(PYTHON) tidemill/engines/java.py
 
 # pyspark is a source package. Its build tool comes from the lock, like everything else: a build in isolation would
 # use the newest release. uv takes half a minute where pip takes two, but it does not read pip's settings, so pip
@@ -174,8 +175,8 @@ lock: $(READY) ## write requirements.lock and deploy/postgres.lock; ARGS=--upgra
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-deps \
 		--python-version 3.11 $(ARGS) --output-file deploy/postgres.lock deploy/postgres.in
 
-pin-jars: java $(READY) ## write the checksums of the jars, after an edit of resources/jars/*.ivy.xml
-	$(BIN)/python -m resources.jars.pin
+pin-jars: java $(READY) ## write the checksums of the jars, after an edit of tidemill/engines/jars/*.ivy.xml
+	$(BIN)/python -m tidemill.engines.jars.pin
 
 clean: ## remove .venv and the tools' caches; keep lakes under .tidemill and fetched jars
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

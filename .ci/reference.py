@@ -49,7 +49,7 @@ class Row:
 INTERNAL = {"self", "watermark"}  # a watermark is set through `with_watermark`
 SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
     "Pipelines and streams": {
-        "pipelines.streaming": (
+        "tidemill": (
             Entry("Pipeline", ("stream",)),
             Entry("Stream", ("with_watermark", "limited", "changes", "static"), created=False),
             Entry("BackfillBy"),
@@ -61,7 +61,7 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
         ),
     },
     "Sources": {
-        "pipelines.streaming": (
+        "tidemill": (
             Entry("Feed"),
             Entry("from_json"),
             Entry("from_csv"),
@@ -72,10 +72,10 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
         ),
     },
     "Sinks": {
-        "pipelines.streaming": (Entry("DeltaAppend"), Entry("DeltaMerge"), Entry("DeltaOverwrite")),
+        "tidemill": (Entry("DeltaAppend"), Entry("DeltaMerge"), Entry("DeltaOverwrite")),
     },
     "Targets": {
-        "pipelines.streaming.target": (
+        "tidemill.target.target": (
             Entry("Target", ("binding", "cluster")),
             Entry("KafkaCluster"),
             Entry("FolderBinding"),
@@ -83,14 +83,14 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
         ),
     },
     "Changing code": {
-        "pipelines.streaming.lifecycle": (
+        "tidemill.operations": (
             Entry("code_changes"),
             Entry("CodeChange", ("is_fine",), created=False),
             Entry("accept_change"),
         ),
     },
     "Testing": {
-        "pipelines.streaming.testing": (
+        "tidemill.testing": (
             Entry(
                 "Scratch",
                 (
@@ -111,19 +111,21 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
         ),
     },
     "Dagster": {
-        "orchestration.assets": (
+        "tidemill.orchestration.assets.assets": (
             Entry("streaming_assets"),
             Entry("pipeline_job"),
             Entry("streaming_resources"),
             Entry("StreamsResource", ("run",)),
         ),
-        "orchestration.translator": (
+        "tidemill.orchestration.assets.translator": (
             Entry("StreamTranslator", ("get_asset_spec",)),
             Entry("StreamData", created=False),
             Entry("ExternalData", created=False),
             Entry("external_assets"),
         ),
-        "resources.spark": (Entry("SparkResource", ("spark_session", "resolved_target", "engine", "read")),),
+        "tidemill.orchestration.spark_resource": (
+            Entry("SparkResource", ("spark_session", "resolved_target", "engine", "read")),
+        ),
     },
 }
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources.dev.broker import Broker
+from tidemill.engines.dev.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from pipelines import ads
 from pipelines.ads.ingest import CAMPAIGN_CHANGE, CLICK, IMPRESSION
-from pipelines.streaming import QueryOptions
+from tidemill import QueryOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

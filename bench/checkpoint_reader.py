@@ -75,10 +75,10 @@ def milliseconds(call: str, checkpoint: Path) -> tuple[float, float]:
     """Return the wall and CPU time of one call and its JSON in a fresh process, after its imports."""
     code = (
         "import json, sys, time\n"
-        "from pipelines.streaming.checkpoint import inspect\n"
-        "from pipelines.streaming.checkpoint.document import inspect_document\n"
-        "from pipelines.streaming.checkpoint.verify import verify\n"
-        "from pipelines.streaming.checkpoint.verify.document import verify_document\n"
+        "from tidemill.checkpoint import inspect\n"
+        "from tidemill.checkpoint.document import inspect_document\n"
+        "from tidemill.checkpoint.verify import verify\n"
+        "from tidemill.checkpoint.verify.document import verify_document\n"
         "wall, cpu = time.perf_counter(), time.process_time()\n"
         f"json.dumps({call})\n"
         "print((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000)\n"
@@ -92,7 +92,7 @@ def milliseconds(call: str, checkpoint: Path) -> tuple[float, float]:
 def peak_megabytes(checkpoint: Path) -> tuple[float, float]:
     """Return the wall seconds and the peak resident memory of a full verification."""
     code = (
-        "import resource, sys; from pipelines.streaming.checkpoint.verify import verify; "
+        "import resource, sys; from tidemill.checkpoint.verify import verify; "
         "assert verify(sys.argv[1], level='full').sound; "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

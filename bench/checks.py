@@ -13,11 +13,13 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 
-from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
-from pipelines.streaming.checks.evaluation import evaluate
-from pipelines.streaming.records import BatchRecord, Lake, StreamRecords
-from pipelines.streaming.records.manifest import first_manifest
-from pipelines.streaming.target import Target
+from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill.checks.evaluation import evaluate
+from tidemill.records.batch import BatchRecord
+from tidemill.records.manifest import first_manifest
+from tidemill.records.stream_records import StreamRecords
+from tidemill.storage.lake import Lake
+from tidemill.target.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,15 +20,15 @@ from pathlib import Path
 import psutil
 from side_by_side import peak_mb, print_header, print_row
 
-from pipelines.streaming import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
-from pipelines.streaming.lifecycle import maintain
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.run.classic import jvm_pid
-from pipelines.streaming.run.pipeline_run import PipelineRun
-from pipelines.streaming.stream import Stream
-from pipelines.streaming.testing import Scratch
-from resources.engine.engine import SparkEngine
-from resources.engine.settings import SparkSettings
+from tidemill import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
+from tidemill.definitions.stream import Stream
+from tidemill.engines.engine import SparkEngine
+from tidemill.operations.housekeeping.maintain import maintain
+from tidemill.run.execute.pipeline_run import PipelineRun
+from tidemill.run.spark.classic import jvm_pid
+from tidemill.storage.lake import Lake
+from tidemill.target.spark_settings import SparkSettings
+from tidemill.testing import Scratch
 
 ROWS = 50
 MAINTAIN_EVERY = 100

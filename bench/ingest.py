@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from bids import BID, bids, broker_of, into_files, into_topic, parsed
 from side_by_side import Work, compare, median, peak, print_header, print_row, ratios, work
 
-from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
-from pipelines.streaming.target import KafkaCluster, TopicBinding
+from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill.target.target import KafkaCluster, TopicBinding
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

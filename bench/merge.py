@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from side_by_side import Work, compare, median, peak, print_header, print_row, ratios, work
 
-from pipelines.streaming import DeltaMerge, DeltaSource, Pipeline, QueryOptions
+from tidemill import DeltaMerge, DeltaSource, Pipeline, QueryOptions
 
 _SMALL_BYTES = 2**21
 _VECTORS = "spark.databricks.delta.properties.defaults.enableDeletionVectors"

@@ -16,11 +16,11 @@ from side_by_side import peak_mb
 
 from pipelines.ads import ads
 from pipelines.ads.generate import generate
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.run.classic import jvm_pid
-from pipelines.streaming.testing import Scratch
-from resources.engine.engine import SparkEngine
-from resources.engine.settings import SparkSettings
+from tidemill.engines.engine import SparkEngine
+from tidemill.run.spark.classic import jvm_pid
+from tidemill.storage.lake import Lake
+from tidemill.target.spark_settings import SparkSettings
+from tidemill.testing import Scratch
 
 STREAMS = 9
 
@@ -62,7 +62,7 @@ def main() -> None:
 
 def run_ours(scratch: Scratch) -> None:
     """Run the streams one after the other, as by hand."""
-    from pipelines.streaming.run.pipeline_run import PipelineRun
+    from tidemill.run.execute.pipeline_run import PipelineRun
 
     run = PipelineRun(
         list(ads), target=scratch.target, engine=scratch.engine, run_id=str(time.time_ns()), max_parallel=1

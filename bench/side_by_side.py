@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
-from pipelines.streaming import QueryOptions
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.run.classic import jvm_pid
-from pipelines.streaming.testing import Scratch
-from resources.engine.engine import SparkEngine
-from resources.engine.settings import SparkSettings
+from tidemill import QueryOptions
+from tidemill.engines.engine import SparkEngine
+from tidemill.run.spark.classic import jvm_pid
+from tidemill.storage.lake import Lake
+from tidemill.target.spark_settings import SparkSettings
+from tidemill.testing import Scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from side_by_side import Work, compare, median, peak, print_header, print_row, ratios, work
 
-from pipelines.streaming import DeltaAppend, DeltaSource, Pipeline, QueryOptions
+from tidemill import DeltaAppend, DeltaSource, Pipeline, QueryOptions
 
 _START_MICROS = 1_767_225_600_000_000
 

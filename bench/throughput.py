@@ -14,8 +14,8 @@ from bids import BID, CHANNELS, PARTITIONS, bids, broker_of, into_files, into_to
 from deltalake import write_deltalake
 from side_by_side import Work, compare, median, peak, print_header, print_row, ratios, work
 
-from pipelines.streaming import DeltaAppend, DeltaSource, FileSource, KafkaSource, Pipeline
-from pipelines.streaming.target import KafkaCluster
+from tidemill import DeltaAppend, DeltaSource, FileSource, KafkaSource, Pipeline
+from tidemill.target.target import KafkaCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import psutil
 
-from resources.engine.java import require_java
+from tidemill.engines.java import require_java
 
 PACKAGES = ("pyspark", "delta-spark", "dagster", "dagster-pyspark", "tidemill")
 

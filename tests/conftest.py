@@ -9,27 +9,27 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings as examples
 
-from resources.engine.engine import SparkEngine
 from tests.spark_of_tests import WHERE, settings, spark_of_tests
+from tidemill.engines.engine import SparkEngine
 
 LONGEST = (
-    "tests/streaming/test_faults.py",
-    "tests/streaming/test_backfill.py",
-    "tests/streaming/test_rebuild.py",
-    "tests/streaming/test_rewind.py",
-    "tests/streaming/test_runner.py",
-    "tests/streaming/test_merge_changes.py",
+    "tests/run/test_faults.py",
+    "tests/operations/test_backfill.py",
+    "tests/operations/test_rebuild.py",
+    "tests/operations/test_rewind.py",
+    "tests/run/test_runner.py",
+    "tests/sinks/test_merge_changes.py",
     "tests/pipelines/ads/test_pipeline.py",
-    "tests/streaming/test_quarantine.py",
-    "tests/streaming/test_warm_runs.py",
-    "tests/streaming/test_maintain.py",
+    "tests/run/test_quarantine.py",
+    "tests/run/test_warm_runs.py",
+    "tests/operations/test_maintain.py",
     "tests/orchestration/test_real_run.py",
-    "tests/streaming/test_checks.py",
-    "tests/streaming/test_state_files.py",
-    "tests/streaming/checkpoint/test_against_spark.py",
-    "tests/streaming/test_connect.py",
-    "tests/streaming/test_operations.py",
-    "tests/streaming/test_sinks.py",
+    "tests/checks/test_checks.py",
+    "tests/run/test_state_files.py",
+    "tests/checkpoint/test_against_spark.py",
+    "tests/run/test_connect.py",
+    "tests/operations/test_operations.py",
+    "tests/sinks/test_sinks.py",
 )
 """The files that take minutes. They start first, so that the processes end at about the same time."""
 WITH_JVM = {"engine", "broker"}
@@ -76,7 +76,7 @@ def engine(tmp_path_factory):
 @pytest.fixture(scope="session")
 def broker():
     """A real Kafka broker, started by the first test that needs it."""
-    from resources.dev.broker import Broker
+    from tidemill.engines.dev.broker import Broker
 
     with Broker() as running:
         yield running

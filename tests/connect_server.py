@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resources.dev import supervised
-from resources.engine.launch import application_confs
-from resources.engine.settings import SparkSettings
-from resources.installed import pyspark_folder
 from tests.waiting import free_port, listens, wait_for
+from tidemill.engines.dev import supervised
+from tidemill.engines.installed import pyspark_folder
+from tidemill.engines.launch import application_confs
+from tidemill.target.spark_settings import SparkSettings
 
 HOME = pyspark_folder()
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from uuid import uuid4
 
-from pipelines.streaming import DeltaAppend
+from tidemill import DeltaAppend
 
 PURPOSE = "on purpose"
 

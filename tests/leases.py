@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from pipelines.streaming.records import lease
+from tidemill.records import lease
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from resources.engine.settings import SparkSettings
-from resources.engine.warm.home import ServerHome
-from resources.engine.warm.record import running
 from tests.small import SMALL
+from tidemill.engines.warm.record import running
+from tidemill.target.server_home import ServerHome
+from tidemill.target.spark_settings import SparkSettings
 
 ROOT = Path(__file__).parents[1]
 WHERE = os.environ.get("TEST_SPARK", "local")

@@ -14,19 +14,19 @@ from xml.etree import ElementTree as ET
 import pytest
 import typer
 
-from orchestration import cli
-from pipelines import streaming
-from pipelines.streaming import Pipeline, Stream, testing
-from pipelines.streaming.records import BatchRecord, StreamRecords
-from pipelines.streaming.records.operation import new_operation
-from pipelines.streaming.records.stateful_operator import StatefulOperator
-from pipelines.streaming.run.results import StreamResult
-from pipelines.streaming.testing import Scratch
-from resources.engine.warm.home import ServerHome
+import tidemill as streaming
+from tests.checkpoint import handmade
+from tests.cli.test_quarantine_command import write_quarantine
 from tests.orchestration.shop import ORDERS, Shop
-from tests.orchestration.test_quarantine_command import write_quarantine
-from tests.streaming.checkpoint import handmade
 from tests.warm_servers import attached, serving
+from tidemill import Pipeline, Stream, cli, testing
+from tidemill.records.batch import BatchRecord
+from tidemill.records.operation import new_operation
+from tidemill.records.stateful_operator import StatefulOperator
+from tidemill.records.stream_records import StreamRecords
+from tidemill.run.execute.results import StreamResult
+from tidemill.target.server_home import ServerHome
+from tidemill.testing import Scratch
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
@@ -281,10 +281,10 @@ def arguments(tmp_path, monkeypatch, request):
     records.end_operation(ended)
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "orders").mkdir(parents=True)
-    monkeypatch.setattr("resources.engine.java.find_java", lambda: None)
-    monkeypatch.setattr("resources.dev.broker.Broker", InterruptedBroker)
+    monkeypatch.setattr("tidemill.engines.java.find_java", lambda: None)
+    monkeypatch.setattr("tidemill.engines.dev.broker.Broker", InterruptedBroker)
     deduplicated = SimpleNamespace(operators=(StatefulOperator(kind="deduplicate"),), fingerprint="")
-    monkeypatch.setattr("pipelines.streaming.lifecycle.verdicts.build_now", lambda *_: deduplicated)
+    monkeypatch.setattr("tidemill.operations.edits.code_changes.build_now", lambda *_: deduplicated)
     a, b = (_named(handmade.stateful(tmp_path / name, batches)) for name, batches in (("a", 4), ("b", 5)))
     damaged = _named(handmade.stateful(tmp_path / "damaged"))
     handmade.remove(damaged / "state" / "0" / "1" / "4.delta")

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from resources.engine.java import require_java
+from tidemill.engines.java import require_java
 
 
 def run_java() -> subprocess.CompletedProcess:

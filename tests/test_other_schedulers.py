@@ -11,11 +11,11 @@ from typing import Self
 
 import pytest
 
-from orchestration.cli.run_results import as_document
-from pipelines.streaming.errors import TerminalError, TransientError
-from pipelines.streaming.names import StreamName
-from pipelines.streaming.run.results import StreamResult
 from tests.test_docs import PAGES, names_of
+from tidemill.cli.run.results import as_document
+from tidemill.errors import TerminalError, TransientError
+from tidemill.run.execute.results import StreamResult
+from tidemill.text.names import StreamName
 
 PAGE = "docs/other-schedulers.md"
 CLICKS = StreamName("ads", "clicks")

@@ -3,9 +3,9 @@
 import os
 from contextlib import contextmanager
 
-from resources.engine.warm.clients import Clients, ClientServer
-from resources.engine.warm.record import ServerRecord, running
-from resources.engine.warm.wire import ask
+from tidemill.engines.warm.clients import Clients, ClientServer
+from tidemill.engines.warm.record import ServerRecord, running
+from tidemill.engines.warm.wire import ask
 
 
 class Sessions:

@@ -23,7 +23,7 @@ from bench.changes.edits import EDITS, Applied
 from bench.changes.topics import Topics
 from bench.changes.ways import ways_out
 from bench.changes.world import DifferenceError, World
-from pipelines.streaming.run.engine import Engine
+from tidemill.run.spark.engine import Engine
 
 EDITS_PER_WORLD = 20
 MOST_WAYS = 40
@@ -182,10 +182,10 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcomes as JSON at the end.")] = False,
 ) -> None:
     """Make edits, and exit with status 1 at the first difference."""
-    from resources.dev.broker import Broker
-    from resources.engine.engine import SparkEngine
-    from resources.engine.settings import SparkSettings
     from tests.small import SMALL
+    from tidemill.engines.dev.broker import Broker
+    from tidemill.engines.engine import SparkEngine
+    from tidemill.target.spark_settings import SparkSettings
 
     conf = {
         **SMALL,

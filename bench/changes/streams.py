@@ -18,17 +18,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.streaming import (
-    DeltaAppend,
-    DeltaMerge,
-    Feed,
-    FileSource,
-    Pipeline,
-    QueryOptions,
-    from_json,
-)
-from pipelines.streaming.sinks import Sink
-from pipelines.streaming.stream import Stream
+from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, Pipeline, QueryOptions, from_json
+from tidemill.definitions.sink import Sink
+from tidemill.definitions.stream import Stream
 
 ORDER = "id BIGINT, customer BIGINT, amount BIGINT, at BIGINT"
 CUSTOMER = "id BIGINT, seq BIGINT, name STRING, removed BOOLEAN"

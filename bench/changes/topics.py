@@ -7,8 +7,8 @@ from uuid import uuid4
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from pipelines.streaming.target import KafkaCluster, TopicBinding
-from resources.dev.broker import Broker
+from tidemill.engines.dev.broker import Broker
+from tidemill.target.target import KafkaCluster, TopicBinding
 
 DEADLINE = 30
 

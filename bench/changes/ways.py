@@ -8,9 +8,11 @@ from contextlib import suppress
 from bench.changes.oracle import State
 from bench.changes.streams import declare
 from bench.changes.world import DifferenceError, World
-from pipelines.streaming.errors import TidemillError
-from pipelines.streaming.lifecycle import accept_new_source, accept_version, rebind, rename_source
-from pipelines.streaming.names import StreamName
+from tidemill.errors import TidemillError
+from tidemill.operations import accept_new_source, accept_version
+from tidemill.operations.edits.rebind import rebind
+from tidemill.operations.edits.rename_source import rename_source
+from tidemill.text.names import StreamName
 
 _COMMAND = re.compile(r"tidemill ((?:accept|rename-source|rebind)(?: [^\s.;,]+)+)")
 _REBUILD = re.compile(r"rebuild|new checkpoint|folders away")

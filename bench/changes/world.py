@@ -16,16 +16,16 @@ from deltalake import DeltaTable
 from bench.changes.oracle import QUARANTINE, Commit, Oracle, Rows, State
 from bench.changes.streams import Definition, declare, first_definition
 from bench.changes.topics import Topics
-from pipelines.streaming import delta_log
-from pipelines.streaming.errors import DefinitionError, TidemillError
-from pipelines.streaming.names import StreamName
-from pipelines.streaming.records import StreamRecords
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.run.engine import Engine
-from pipelines.streaming.run.pipeline_run import PipelineRun
-from pipelines.streaming.run.plan import plan
-from pipelines.streaming.run.results import StreamResult
-from pipelines.streaming.target import FolderBinding, Target
+from tidemill.errors import DefinitionError, TidemillError
+from tidemill.records.stream_records import StreamRecords
+from tidemill.run.decide.decision import plan
+from tidemill.run.execute.pipeline_run import PipelineRun
+from tidemill.run.execute.results import StreamResult
+from tidemill.run.spark.engine import Engine
+from tidemill.storage import delta_log
+from tidemill.storage.lake import Lake
+from tidemill.target.target import FolderBinding, Target
+from tidemill.text.names import StreamName
 
 COLUMNS = {
     "messages": ("id", "customer", "amount", "at"),

@@ -23,8 +23,8 @@ from rich.progress import track
 
 from bench.damage import environments
 from bench.damage.damages import Damage, damages
-from pipelines.streaming.checkpoint.verify import verify
-from resources.dev.broker import Broker
+from tidemill.checkpoint.verify import verify
+from tidemill.engines.dev.broker import Broker
 
 HERE = Path(__file__).parent
 CASES = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.streaming.checkpoint.format import hadoop_checksum
+from tidemill.checkpoint.format import hadoop_checksum
 
 _NUMBERED = re.compile(r"(\d+)(\.\w+)?", re.ASCII)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyspark
 
-from pipelines.streaming.cache import cache_root
-from resources.jars import spark_jars
+from tidemill.cache import cache_root
+from tidemill.engines.jars import spark_jars
 
 OURS = ".".join(pyspark.__version__.split(".")[:2])
 OLD = "3.5"

@@ -5,7 +5,7 @@ import os
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.streaming import DeltaAppend, FileSource, Pipeline
+from tidemill import DeltaAppend, FileSource, Pipeline
 
 LANDING = os.environ["HOPS_LANDING"]
 hops = Pipeline("hops")

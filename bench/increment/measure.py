@@ -17,8 +17,8 @@ from pathlib import Path
 
 from bench.increment.processes import BIN, FIRST, HERE, Processes, Way
 from bench.side_by_side import median, peak, print_header, print_row
-from resources.engine.launch import application_confs
-from resources.engine.settings import SparkSettings
+from tidemill.engines.launch import application_confs
+from tidemill.target.spark_settings import SparkSettings
 
 CONFIG = """
 pipelines = ["bench.increment.hops:hops", "pipelines.ads:ads"]

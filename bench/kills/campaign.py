@@ -24,8 +24,8 @@ import psutil
 import typer
 
 from bench.kills.worlds import ROOT, WORLDS, World
-from pipelines.streaming.checkpoint.verify import verify
-from pipelines.streaming.records import StreamRecords
+from tidemill.checkpoint.verify import verify
+from tidemill.records.stream_records import StreamRecords
 
 TIDEMILL = Path(sys.executable).with_name("tidemill")
 VICTIMS = ("all", "command", "jvm")

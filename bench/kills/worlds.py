@@ -8,14 +8,14 @@ from typing import Any
 
 from pipelines.ads import ads
 from pipelines.ads.generate import generate, produce
-from pipelines.streaming.pipeline import Pipeline
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.testing import Scratch, multiset
-from resources.dev.broker import Broker
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.tables import tables
+from tests.run import fault_oracle, fault_streams
 from tests.small import small_target
-from tests.streaming import fault_oracle, fault_streams
+from tidemill.definitions.pipeline import Pipeline
+from tidemill.engines.dev.broker import Broker
+from tidemill.storage.lake import Lake
+from tidemill.testing import Scratch, multiset
 
 ROOT = Path(__file__).parents[2]
 Differences = list[str]
@@ -133,7 +133,7 @@ class Kinds(World):
     name = "every kind of stream"
     steps = 2
     pipeline = fault_streams.PIPELINE
-    module = "tests.streaming.fault_streams:PIPELINE"
+    module = "tests.run.fault_streams:PIPELINE"
 
     def arrive(self, step: int) -> None:
         """Add a file to each feed."""

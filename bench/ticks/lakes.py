@@ -13,12 +13,14 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 
-from pipelines.streaming import DeltaAppend, DeltaSource, Feed, Pipeline, raw
-from pipelines.streaming.backlog.binding import binding_of
-from pipelines.streaming.records import BatchRecord, StreamRecords
-from pipelines.streaming.records.manifest import LastRun, SourceRecord, first_manifest
-from pipelines.streaming.stream import Stream
-from pipelines.streaming.target import Target
+from tidemill import DeltaAppend, DeltaSource, Feed, Pipeline, raw
+from tidemill.connectors.binding import binding_of
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.definitions.stream import Stream
+from tidemill.records.batch import BatchRecord
+from tidemill.records.manifest import LastRun, first_manifest
+from tidemill.records.stream_records import StreamRecords
+from tidemill.target.target import Target
 
 LONG_BATCHES, LONG_FILES = 10_000, 100_000
 SHORT_BATCHES, SHORT_FILES = 30, 30

@@ -18,11 +18,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.ticks.lakes import MESSAGES, Declared, declare, fill
-from orchestration.tick import tick
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.run.due import decisions
-from pipelines.streaming.target import KafkaCluster, Target, TopicBinding
-from resources.dev.broker import Broker
+from tidemill.engines.dev.broker import Broker
+from tidemill.orchestration.automation.tick import tick
+from tidemill.run.decide.tick import decisions
+from tidemill.storage.lake import Lake
+from tidemill.target.target import KafkaCluster, Target, TopicBinding
 
 LOADS = 5
 LOAD = """

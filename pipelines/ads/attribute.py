@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from pipelines.ads.deduplicate import unique_clicks, unique_impressions
 from pipelines.ads.ingest import campaigns
 from pipelines.ads.pipeline import ads
-from pipelines.streaming import BackfillBy, DeltaAppend, Expect
-from pipelines.streaming import functions as F
+from tidemill import BackfillBy, DeltaAppend, Expect
+from tidemill import functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.ads.ingest import clicks, impressions
 from pipelines.ads.pipeline import ads
-from pipelines.streaming import BackfillBy, DeltaAppend
+from tidemill import BackfillBy, DeltaAppend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from pipelines.ads.pipeline import ads
-from pipelines.streaming import BackfillBy, DeltaAppend, DeltaMerge, Feed, from_json
-from pipelines.streaming import functions as F
+from tidemill import BackfillBy, DeltaAppend, DeltaMerge, Feed, from_json
+from tidemill import functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,5 +1,5 @@
 """The pipeline of the streams in this folder."""
 
-from pipelines.streaming import Pipeline
+from tidemill import Pipeline
 
 ads = Pipeline("ads", description="Impressions and clicks, from raw events to campaign reports.")

@@ -6,8 +6,8 @@ from pipelines.ads.attribute import with_campaign
 from pipelines.ads.deduplicate import unique_impressions
 from pipelines.ads.ingest import campaigns
 from pipelines.ads.pipeline import ads
-from pipelines.streaming import BackfillBy, DeltaAppend, DeltaMerge, QueryOptions
-from pipelines.streaming import functions as F
+from tidemill import BackfillBy, DeltaAppend, DeltaMerge, QueryOptions
+from tidemill import functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

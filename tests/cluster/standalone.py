@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from resources.dev import supervised
 from tests.connect_server import HOME
 from tests.waiting import free_port, listens, wait_for
+from tidemill.engines.dev import supervised
 
 if TYPE_CHECKING:
     import subprocess

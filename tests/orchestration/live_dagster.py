@@ -24,16 +24,16 @@ nux: {enabled: false}
 sensors: {use_threads: true, num_workers: 2}
 """
 LOCATION = """
-import orchestration.sensors
+import tidemill.orchestration.automation.sensors
 
-orchestration.sensors.INTERVAL_SECONDS = {interval}
+tidemill.orchestration.automation.sensors.INTERVAL_SECONDS = {interval}
 from orchestration.definitions import defs
 """
 PIPELINE = '''
 from pathlib import Path
 
-from pipelines.streaming import DeltaAppend, Feed, Pipeline, RunWhen, from_json
-from pipelines.streaming import functions as F
+from tidemill import DeltaAppend, Feed, Pipeline, RunWhen, from_json
+from tidemill import functions as F
 
 shop = Pipeline("shop", run_when=RunWhen(at_most_every="{at_most_every}"))
 HOLD = Path(__file__).with_name("hold")

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from pipelines.streaming.errors import TerminalError
-from pipelines.streaming.names import StreamName
-from pipelines.streaming.records import BatchRecord, StreamRecords
-from pipelines.streaming.records.manifest import SourceRecord, first_manifest
-from resources.target.resolve import ResolvedTarget, resolve
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.errors import TerminalError
+from tidemill.records.batch import BatchRecord
+from tidemill.records.manifest import first_manifest
+from tidemill.records.stream_records import StreamRecords
+from tidemill.target.resolve import ResolvedTarget, resolve
+from tidemill.text.names import StreamName
 
 SOURCE = '''
-from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Pipeline, from_json
 
 shop = Pipeline("shop", description="Orders.")
 

@@ -8,19 +8,11 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from orchestration.asset_keys import folder_key, other_key, pattern_key, topic_key
-from orchestration.assets import pipeline_job, streaming_assets, streaming_resources
-from orchestration.translator import external_assets
-from pipelines.streaming import (
-    DeltaAppend,
-    DeltaSource,
-    Feed,
-    FileSource,
-    KafkaSource,
-    Pipeline,
-    from_json,
-)
-from pipelines.streaming.errors import DefinitionError
+from tidemill import DeltaAppend, DeltaSource, Feed, FileSource, KafkaSource, Pipeline, from_json
+from tidemill.errors import DefinitionError
+from tidemill.orchestration.assets.asset_keys import folder_key, other_key, pattern_key, topic_key
+from tidemill.orchestration.assets.assets import pipeline_job, streaming_assets, streaming_resources
+from tidemill.orchestration.assets.translator import external_assets
 
 # Characters with a meaning in paths, patterns and keys, and everything else.
 TEXT = st.one_of(

@@ -16,17 +16,23 @@ from dagster import (
     materialize,
 )
 
-from orchestration.assets import checks_job, pipeline_job, streaming_assets, streaming_resources
-from orchestration.checks import DESCRIPTIONS
-from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
-from pipelines.streaming.checkpoint.verify import Finding
-from pipelines.streaming.errors import ConfigurationError, DefinitionError, TerminalError, TransientError
-from pipelines.streaming.names import RESERVED_RULES, StreamName
-from pipelines.streaming.records import BatchRecord, StreamRecords
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.records.manifest import first_manifest
-from pipelines.streaming.run.live import Live
-from pipelines.streaming.run.results import StreamResult
+from tidemill import DeltaAppend, Expect, Feed, Pipeline, from_json
+from tidemill.checkpoint.verify import Finding
+from tidemill.errors import ConfigurationError, DefinitionError, TerminalError, TransientError
+from tidemill.orchestration.assets.assets import (
+    checks_job,
+    pipeline_job,
+    streaming_assets,
+    streaming_resources,
+)
+from tidemill.orchestration.assets.checks import DESCRIPTIONS
+from tidemill.records.batch import BatchRecord
+from tidemill.records.manifest import first_manifest
+from tidemill.records.stream_records import StreamRecords
+from tidemill.run.execute.progress import Live
+from tidemill.run.execute.results import StreamResult
+from tidemill.storage.lake import Lake
+from tidemill.text.names import RESERVED_RULES, StreamName
 
 CHECKPOINT_SOUND = "checkpoint_sound"
 ALWAYS = (CHECKPOINT_SOUND, "exactly_once", "backlog")
@@ -119,7 +125,7 @@ class Canned:
                     self.finished.append(result)
                     yield result
 
-        self._monkeypatch.setattr("orchestration.assets.PipelineRun", PipelineRun)
+        self._monkeypatch.setattr("tidemill.orchestration.assets.assets.PipelineRun", PipelineRun)
         return materialize(
             [streaming_assets(pipeline)],
             resources=streaming_resources(),
@@ -221,7 +227,7 @@ def test_a_failed_stream_fails_the_op_at_the_end_and_names_what_was_skipped_for_
 def test_dagster_may_retry_only_where_a_retry_can_help(monkeypatch, shop, canned, error, retry):
     allowed = []
     monkeypatch.setattr(
-        "orchestration.assets.Failure",
+        "tidemill.orchestration.assets.assets.Failure",
         lambda **fields: allowed.append(fields["allow_retries"]) or Failure(**fields),
     )
     canned.run(shop, failed(error))
@@ -232,7 +238,7 @@ def test_a_tidemill_error_in_the_op_is_its_message_without_a_chain_of_stacks(sho
     def resolve(*_: object, **__: object):
         raise ConfigurationError("There is no target 'x'.", fix="Name another.")
 
-    monkeypatch.setattr("resources.spark.resolve", resolve)
+    monkeypatch.setattr("tidemill.orchestration.spark_resource.resolve", resolve)
     result = canned.run(shop)
     (event,) = (event for event in result.all_events if event.is_step_failure)
     assert failure(result).description == str(
@@ -301,7 +307,7 @@ def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypa
         asked.append((path, level, sink_batch))
         return SimpleNamespace(findings=(finding,), sound=False, inspection=SimpleNamespace(conf={}))
 
-    monkeypatch.setattr("pipelines.streaming.checks.checkpoint_sound.verify", verify)
+    monkeypatch.setattr("tidemill.checks.checkpoint_sound.verify", verify)
     result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
     assert asked == [(checkpoint, "quick", None)]
     (check,) = (

@@ -14,16 +14,16 @@ from dagster import (
     materialize,
 )
 
-from orchestration.assets import streaming_assets, streaming_resources
-from orchestration.backfill_partitions import PartitionedBackfills, span_of
-from orchestration.operations import Done
-from orchestration.translator import stream_keys
-from pipelines.streaming import BackfillBy, DeltaAppend, Feed, Pipeline, from_json
-from pipelines.streaming import functions as F
-from pipelines.streaming.records import StreamRecords
-from pipelines.streaming.testing import Scratch, multiset
-from resources.spark import SparkResource
-from resources.target.resolve import resolve
+from tidemill import BackfillBy, DeltaAppend, Feed, Pipeline, from_json
+from tidemill import functions as F
+from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
+from tidemill.orchestration.assets.translator import stream_keys
+from tidemill.orchestration.jobs.backfill_partitions import PartitionedBackfills, span_of
+from tidemill.orchestration.jobs.operation_job import Done
+from tidemill.orchestration.spark_resource import SparkResource
+from tidemill.records.stream_records import StreamRecords
+from tidemill.target.resolve import resolve
+from tidemill.testing import Scratch, multiset
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -146,7 +146,7 @@ def replays(monkeypatch) -> list[tuple]:
         for stream in (stream for stream in pipeline if str(stream.name) in names):
             yield Done(stream.name, "It is done.", {"tidemill/rows_added": 1})
 
-    monkeypatch.setattr("orchestration.backfill_partitions.replayed", replayed)
+    monkeypatch.setattr("tidemill.orchestration.jobs.backfill_partitions.replayed", replayed)
     return asked
 
 

@@ -6,19 +6,19 @@ import subprocess
 import pytest
 from dagster import AssetKey, DagsterRunStatus
 
-from pipelines.streaming.names import StreamName
-from pipelines.streaming.records import StreamRecords
-from pipelines.streaming.records.lake import Lake
 from tests.orchestration.live_dagster import BIN, ROOT, LiveDagster, table_rows
 from tests.small import small_target
+from tidemill.records.stream_records import StreamRecords
+from tidemill.storage.lake import Lake
+from tidemill.text.names import StreamName
 
 pytestmark = [pytest.mark.campaign, pytest.mark.jvm, pytest.mark.timeout(900)]
 
 PIPELINE = '''
 from pathlib import Path
 
-from pipelines.streaming import BackfillBy, DeltaAppend, Feed, Pipeline, from_json
-from pipelines.streaming import functions as F
+from tidemill import BackfillBy, DeltaAppend, Feed, Pipeline, from_json
+from tidemill import functions as F
 
 shop = Pipeline("shop")
 HOLD = Path(__file__).with_name("hold")

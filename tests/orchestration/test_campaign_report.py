@@ -16,11 +16,11 @@ from dagster import (
 )
 from deltalake import DeltaTable, write_deltalake
 
-from orchestration.assets import streaming_assets, streaming_resources
 from orchestration.defs.ads.campaign_report import campaign_report, report_definitions
 from pipelines.ads import ads
-from resources.spark import SparkResource
-from resources.target.resolve import resolve
+from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
+from tidemill.orchestration.spark_resource import SparkResource
+from tidemill.target.resolve import resolve
 
 ATTRIBUTION, REPORT = AssetKey(["ads", "attribution"]), AssetKey(["ads", "campaign_report"])
 MIDNIGHT = datetime(2026, 1, 2, tzinfo=UTC)

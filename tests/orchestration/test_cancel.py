@@ -12,9 +12,9 @@ import psutil
 import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus
 
-from pipelines.streaming.names import StreamName
-from pipelines.streaming.records.lake import Lake
 from tests.small import small_target
+from tidemill.storage.lake import Lake
+from tidemill.text.names import StreamName
 
 pytestmark = pytest.mark.jvm
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SLOW = StreamName("case", "slow")
 PIPELINE = '''
 from pyspark.sql import functions as F
-from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Pipeline, from_json
 
 case = Pipeline("case")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey, AssetSelection, DagsterInstance, Definitions, evaluate_automation_conditions
 
-from orchestration.assets import streaming_assets, streaming_resources
-from pipelines.streaming import DeltaAppend, Feed, Pipeline, raw
-from pipelines.streaming.names import StreamName
-from pipelines.streaming.run.results import StreamResult
 from tests.orchestration.test_assets import Canned, updated
+from tidemill import DeltaAppend, Feed, Pipeline, raw
+from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
+from tidemill.run.execute.results import StreamResult
+from tidemill.text.names import StreamName
 
 PAGE = Path(__file__).parents[2] / "docs" / "automation.md"
 CLICKS, TOTALS = AssetKey(["shop", "clicks"]), AssetKey(["shop", "totals"])

@@ -94,8 +94,8 @@ def definitions() -> dg.Definitions:
     )
 """
 OWN_PIPELINE = """
-from orchestration.assets import streaming_assets
-from orchestration.translator import StreamData, StreamTranslator
+from tidemill.orchestration.assets.assets import streaming_assets
+from tidemill.orchestration.assets.translator import StreamData, StreamTranslator
 from pipelines.ads import ads
 
 class Ours(StreamTranslator):

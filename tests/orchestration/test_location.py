@@ -3,14 +3,14 @@
 import pytest
 from dagster import AssetSpec, Definitions, in_process_executor, multiprocess_executor, schedule
 
-from orchestration.assets import streaming_assets
-from orchestration.location import CodeLocation
-from orchestration.translator import StreamData, StreamTranslator
-from pipelines.streaming import DeltaAppend, Feed, Pipeline, from_json
-from pipelines.streaming.errors import DefinitionError
-from pipelines.streaming.names import StreamName
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.target import Target
+from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill.errors import DefinitionError
+from tidemill.orchestration.assets.assets import streaming_assets
+from tidemill.orchestration.assets.translator import StreamData, StreamTranslator
+from tidemill.orchestration.location import CodeLocation
+from tidemill.storage.lake import Lake
+from tidemill.target.target import Target
+from tidemill.text.names import StreamName
 
 FEED = Feed("f", from_json("id INT"))
 

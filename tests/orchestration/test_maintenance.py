@@ -11,19 +11,20 @@ from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
-from orchestration.assets import streaming_resources
-from orchestration.cli.maintain import app
-from orchestration.maintenance import maintenance_job
-from pipelines.streaming import delta_log
-from pipelines.streaming.errors import ConfigurationError
-from pipelines.streaming.lifecycle import maintain
-from pipelines.streaming.lifecycle.log_cleanup import obsolete_log_files
-from pipelines.streaming.names import StreamName
-from pipelines.streaming.records import StreamRecords
-from pipelines.streaming.records.manifest import SourceRecord, first_manifest
-from pipelines.streaming.records.operation import new_operation
-from pipelines.streaming.records.pins import Pins
 from tests.orchestration.shop import ORDERS, UNIQUE, Shop
+from tidemill.cli.change.maintain import app
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.errors import ConfigurationError
+from tidemill.operations.housekeeping.log_cleanup import obsolete_log_files
+from tidemill.operations.housekeeping.maintain import maintain
+from tidemill.orchestration.assets.assets import streaming_resources
+from tidemill.orchestration.jobs.maintenance import maintenance_job
+from tidemill.records.manifest import first_manifest
+from tidemill.records.operation import new_operation
+from tidemill.records.pins import Pins
+from tidemill.records.stream_records import StreamRecords
+from tidemill.storage import delta_log
+from tidemill.text.names import StreamName
 
 HEAD = 12
 CHECKPOINTS = (4, 8)

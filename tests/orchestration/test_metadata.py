@@ -9,17 +9,17 @@ from dagster import AssetKey
 from deltalake import write_deltalake
 from deltalake.schema import ArrayType, Field, MapType, PrimitiveType, StructType
 
-from orchestration.metadata import (
+from tidemill.orchestration.assets.metadata import (
     batches_table,
     definition_metadata,
     idle_metadata,
     result_metadata,
     type_string,
 )
-from pipelines.streaming.names import StreamName
-from pipelines.streaming.records import BatchRecord, Late
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.run.results import StreamResult
+from tidemill.records.batch import BatchRecord, Late
+from tidemill.run.execute.results import StreamResult
+from tidemill.storage.lake import Lake
+from tidemill.text.names import StreamName
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WATERMARK = datetime(2026, 1, 1, 10, 30, tzinfo=UTC)

@@ -5,8 +5,8 @@ from dagster import AssetKey, AssetSpec, DagsterInvalidDefinitionError
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pipelines.streaming.errors import DefinitionError
-from pipelines.streaming.names import valid_owner, valid_tag
+from tidemill.errors import DefinitionError
+from tidemill.text.names import valid_owner, valid_tag
 
 OWNERS = st.one_of(
     st.text(max_size=12),

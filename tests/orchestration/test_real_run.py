@@ -17,11 +17,11 @@ import json
 from pathlib import Path
 from dagster import DagsterEventType, DagsterInstance, asset, materialize
 from pyspark.sql import functions as F
-from orchestration.assets import streaming_assets, streaming_resources
-from orchestration.backfills import backfill_job
-from orchestration.lifecycle_jobs import lifecycle_jobs
-from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
-from resources.spark import SparkResource
+from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
+from tidemill.orchestration.jobs.backfill import backfill_job
+from tidemill.orchestration.jobs.lifecycle import lifecycle_jobs
+from tidemill import DeltaAppend, Expect, Feed, Pipeline, from_json
+from tidemill.orchestration.spark_resource import SparkResource
 
 case = Pipeline("case")
 

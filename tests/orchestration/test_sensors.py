@@ -15,15 +15,15 @@ from dagster import (
     build_sensor_context,
 )
 
-from orchestration import requests
-from orchestration.schedules import schedules
-from orchestration.sensors import backlog_sensor
-from orchestration.tick import tick
-from orchestration.translator import stream_keys
-from pipelines.streaming import DeltaAppend, Feed, Pipeline, RunWhen, raw
-from pipelines.streaming.run.due import Decision
 from tests.leases import held
 from tests.orchestration.shop import ORDERS, UNIQUE, Shop
+from tidemill import DeltaAppend, Feed, Pipeline, RunWhen, raw
+from tidemill.orchestration.assets.translator import stream_keys
+from tidemill.orchestration.automation import requests
+from tidemill.orchestration.automation.schedules import schedules
+from tidemill.orchestration.automation.sensors import backlog_sensor
+from tidemill.orchestration.automation.tick import tick
+from tidemill.run.decide.tick import Decision
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ORDERS_KEY, UNIQUE_KEY = AssetKey(["shop", "orders"]), AssetKey(["shop", "unique"])
@@ -243,7 +243,7 @@ def test_streams_that_depend_on_each_other_run_together(monkeypatch, states, cov
             for stream in streams
         ]
 
-    monkeypatch.setattr("orchestration.tick.decisions", canned)
+    monkeypatch.setattr("tidemill.orchestration.automation.tick.decisions", canned)
     by_run = {shop[name].name: "run-1" for name in covered}
     decided = tick(shop, None, candidates=list(shop), covered=by_run, now=NOW, conditions=True)
     assert ["".join(stream.name.stream for stream in group.streams) for group in decided.groups] == groups

@@ -21,13 +21,18 @@ from dagster import (
     success_hook,
 )
 
-from orchestration.assets import StreamsResource, pipeline_job, streaming_assets, streaming_resources
-from orchestration.run_tags import added_tags, cause
-from orchestration.translator import StreamTranslator, stream_specs
-from pipelines.streaming import DeltaAppend, Expect, Feed, Pipeline, from_json
-from pipelines.streaming.errors import TerminalError
-from pipelines.streaming.run.live import Live
-from pipelines.streaming.run.results import StreamResult
+from tidemill import DeltaAppend, Expect, Feed, Pipeline, from_json
+from tidemill.errors import TerminalError
+from tidemill.orchestration.assets.assets import (
+    StreamsResource,
+    pipeline_job,
+    streaming_assets,
+    streaming_resources,
+)
+from tidemill.orchestration.assets.translator import StreamTranslator, stream_specs
+from tidemill.orchestration.automation.run_tags import added_tags, cause
+from tidemill.run.execute.progress import Live
+from tidemill.run.execute.results import StreamResult
 
 SHOP = Pipeline("shop")
 FEED = Feed("f", from_json("id INT"))
@@ -63,7 +68,7 @@ def runs(tmp_path, monkeypatch) -> list[list[str]]:
                 self.finished.append(StreamResult(stream=stream.name, **fields))
                 yield self.finished[-1]
 
-    monkeypatch.setattr("orchestration.assets.PipelineRun", PipelineRun)
+    monkeypatch.setattr("tidemill.orchestration.assets.assets.PipelineRun", PipelineRun)
     (tmp_path / "tidemill.toml").write_text('pipelines = []\n[targets.dev]\nlake = "lake"\n')
     monkeypatch.setenv("TIDEMILL_CONFIG", str(tmp_path / "tidemill.toml"))
     return ran

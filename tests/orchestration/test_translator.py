@@ -9,9 +9,7 @@ from threading import Barrier
 import pytest
 from dagster import AssetKey, AssetSpec, Definitions
 
-from orchestration.assets import streaming_assets, streaming_resources
-from orchestration.translator import ExternalData, StreamTranslator, external_assets, stream_specs
-from pipelines.streaming import (
+from tidemill import (
     DeltaAppend,
     DeltaMerge,
     DeltaSource,
@@ -23,9 +21,16 @@ from pipelines.streaming import (
     QueryOptions,
     from_json,
 )
-from pipelines.streaming.code_version import code_version
-from pipelines.streaming.records.lake import Lake
-from pipelines.streaming.target import FolderBinding, KafkaCluster, Target, TopicBinding
+from tidemill.definitions.code_version import code_version
+from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
+from tidemill.orchestration.assets.translator import (
+    ExternalData,
+    StreamTranslator,
+    external_assets,
+    stream_specs,
+)
+from tidemill.storage.lake import Lake
+from tidemill.target.target import FolderBinding, KafkaCluster, Target, TopicBinding
 
 
 def target(root: Path) -> Target:
@@ -142,7 +147,7 @@ def test_tables_are_opened_side_by_side(tmp_path, monkeypatch):
             both.wait(timeout=10)  # breaks unless the other table is being opened, too
         return {}
 
-    monkeypatch.setattr("orchestration.translator.definition_metadata", opened)
+    monkeypatch.setattr("tidemill.orchestration.assets.translator.definition_metadata", opened)
     pipeline = Pipeline("pair")
     for name in ("clicks", "people"):
         pipeline.stream(source=Feed(name, from_json("n INT")), sink=DeltaAppend(), name=name)(
@@ -364,8 +369,8 @@ def test_the_code_version_is_the_same_in_another_process(tmp_path):
     script = tmp_path / "declares.py"
     script.write_text(
         """
-from pipelines.streaming.code_version import code_version
-from pipelines.streaming import *
+from tidemill.definitions.code_version import code_version
+from tidemill import *
 
 FEED = Feed("f", from_json("id STRING"), quarantine={"a": "1", "b": "2"})
 

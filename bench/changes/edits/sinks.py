@@ -5,8 +5,8 @@ from typing import Any
 
 from bench.changes.edits.edit import Applied, Must, edit, redefined
 from bench.changes.world import World
-from pipelines.streaming import DeltaAppend, DeltaMerge, QueryOptions
-from pipelines.streaming.sinks import Sink
+from tidemill import DeltaAppend, DeltaMerge, QueryOptions
+from tidemill.definitions.sink import Sink
 
 
 def _other_sink(world: World, stream: str, sink: Sink, what: str, must: Must) -> Applied | None:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from dagster import AutomationCondition, Definitions, MaterializeResult, MetadataValue, asset, definitions
 
-from resources.spark import SparkResource
-from resources.target.resolve import resolve
+from tidemill.orchestration.spark_resource import SparkResource
+from tidemill.target.resolve import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,7 +5,7 @@ from itertools import islice
 
 from pipelines.ads.generate import sequence
 from pipelines.ads.generate.records import Record
-from pipelines.streaming.errors import ConfigurationError
+from tidemill.errors import ConfigurationError
 
 LATE_IMPRESSIONS = 7
 

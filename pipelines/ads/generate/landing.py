@@ -7,7 +7,7 @@ from pathlib import Path
 from pipelines.ads.generate.amounts import Amounts, Tally
 from pipelines.ads.generate.arrivals import LATE_IMPRESSIONS, arrivals, at_least
 from pipelines.ads.generate.records import FEEDS
-from pipelines.streaming.errors import ConfigurationError
+from tidemill.errors import ConfigurationError
 
 _MTIME_STEP_NS = 10_000_000  # Spark orders files by modification time, to the millisecond at best
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pipelines.ads.generate.amounts import Amounts, Tally
 from pipelines.ads.generate.arrivals import LATE_IMPRESSIONS, arrivals
 from pipelines.ads.generate.records import FEEDS, Record
-from pipelines.streaming.errors import TransientError
+from tidemill.errors import TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

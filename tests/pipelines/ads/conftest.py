@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.streaming import QueryOptions
+from tidemill import QueryOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.streaming.run.stream_run import Engine
+    from tidemill.run.execute.stream_run import Engine
 
 
 @pytest.fixture

@@ -17,11 +17,12 @@ from pyspark.sql.types import DateType, TimestampType
 from pyspark.sql.window import Window
 
 from pipelines import ads
-from pipelines.streaming import Stream
-from pipelines.streaming.columns import ORIGIN, RAW, VIOLATED
-from pipelines.streaming.sources.source import SourceContext
-from pipelines.streaming.target import FolderBinding
 from tests.pipelines.ads.oracle import COLUMNS, Batch, Row, Table
+from tidemill import Stream
+from tidemill.connectors.connector import SourceContext
+from tidemill.connectors.feed import feed_of
+from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
+from tidemill.target.target import FolderBinding
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,9 +92,9 @@ class PlainSpark:
 
     def _ingest(self, stream: Stream) -> None:
         target = SimpleNamespace(binding=lambda feed: FolderBinding(self.landing / feed))
-        assert stream.feed is not None
+        assert feed_of(stream) is not None
         self._append(
-            stream(stream.feed.open(SourceContext(self.spark, target), "records")), stream.name.stream
+            stream(feed_of(stream).open(SourceContext(self.spark, target), "records")), stream.name.stream
         )
 
     def _inputs(self, stream: Stream) -> "list[DataFrame]":

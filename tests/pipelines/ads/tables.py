@@ -8,7 +8,7 @@ from pipelines.ads import ads
 from tests.pipelines.ads import oracle
 
 if TYPE_CHECKING:
-    from pipelines.streaming.testing import Scratch
+    from tidemill.testing import Scratch
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

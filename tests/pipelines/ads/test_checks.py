@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.ads import ads
 from pipelines.ads.generate import generate
-from pipelines.streaming.checks.evaluation import evaluate
+from tidemill.checks.evaluation import evaluate
 
 RUNS = 200
 EVENTS = 60

@@ -13,11 +13,11 @@ import typer
 from confluent_kafka import Consumer
 from typer.testing import CliRunner
 
-from orchestration.cli import demo_generate
 from pipelines.ads.generate import Amounts, FeedAmounts, Kind, Record, arrivals, generate, produce, topics
-from pipelines.streaming.errors import ConfigurationError, TransientError
-from resources.dev.broker import Broker
 from tests.pipelines.ads import oracle
+from tidemill.cli.machine import demo_generate
+from tidemill.engines.dev.broker import Broker
+from tidemill.errors import ConfigurationError, TransientError
 
 STREAMS = {feed: stream for stream, feed in oracle.FEED_OF.items()}
 TIME_OF = {"ad-impressions": "event_time", "ad-clicks": "click_time"}

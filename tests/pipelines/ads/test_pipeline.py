@@ -10,15 +10,15 @@ import pytest
 
 from pipelines.ads import ads
 from pipelines.ads.generate import generate, produce
-from pipelines.streaming.checkpoint import read_offset
-from pipelines.streaming.target import KafkaCluster, TopicBinding
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.tables import ALL, assert_equal, tables
+from tidemill.checkpoint import read_offset
+from tidemill.target.target import KafkaCluster, TopicBinding
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pipelines.streaming.testing import Scratch
+    from tidemill.testing import Scratch
 
 # The streams that drop late rows, and what they read; the test through a broker runs all streams.
 WITH_LATE_ROWS = ("impressions", "clicks", "unique_impressions", "unique_clicks")

@@ -8,12 +8,14 @@ from deltalake import DeltaTable
 
 from pipelines.ads import ads
 from pipelines.ads.generate import generate
-from pipelines.streaming import delta_log
-from pipelines.streaming.lifecycle import accept_version, rebuild, replay_range
-from pipelines.streaming.selection import select
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.tables import ALL, assert_equal, tables
 from tests.pipelines.ads.test_pipeline import EVENTS, arrive, run_all
+from tidemill.definitions.selection import select
+from tidemill.operations import accept_version
+from tidemill.operations.replay.rebuild import rebuild
+from tidemill.operations.replay.replay_range import replay_range
+from tidemill.storage import delta_log
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(1800)]
 

@@ -8,9 +8,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from pipelines import ads
-from pipelines.streaming.expectations import guard, violated
 from tests.pipelines.ads.oracle import COLUMNS
 from tests.pipelines.ads.plain_spark import as_table
+from tidemill.connectors.feed import feed_of
+from tidemill.connectors.violations import guard, violated
 
 IMPRESSION = {
     "impression_id": "imp-1",
@@ -47,7 +48,7 @@ def micros(time: str) -> int:
 
 def frame(spark, stream, rows):
     """Return rows with the columns of an ingest stream's table."""
-    schema = stream.feed.value.schema
+    schema = feed_of(stream).value.schema
     times = [name for name in schema.split() if name.endswith("_time")]
     names = [column.split()[0] for column in schema.split(", ")]
     values = [tuple(at(row[name]) if name in times else row[name] for name in names) for row in rows]
@@ -186,7 +187,7 @@ GOOD = {
 
 @pytest.mark.parametrize("stream", GOOD, ids=str)
 def test_each_rule_of_a_feed_is_violated_by_its_own_defect_only(spark, stream):
-    rules = stream.feed.quarantine
+    rules = feed_of(stream).quarantine
     bad = {
         "has_impression_id": [{"impression_id": None}, {"impression_id": ""}],
         "has_ad_id": [{"ad_id": None}, {"ad_id": ""}],
@@ -204,7 +205,7 @@ def test_each_rule_of_a_feed_is_violated_by_its_own_defect_only(spark, stream):
         (json.dumps(GOOD[stream] | change), (rule,)) for rule in rules for change in bad[rule]
     ]
     parsed = spark.createDataFrame([(text,) for text, _ in records], "text STRING").select(
-        "text", stream.feed.value.parsed(F.col("text")).alias("parsed")
+        "text", feed_of(stream).value.parsed(F.col("text")).alias("parsed")
     )
 
     columns = parsed.select("text", "parsed.*")
@@ -229,7 +230,7 @@ def test_streams_read_their_documented_sources():
     reads = {
         stream.name.stream: {source.upstream.stream: source.streaming for source in stream.sources.values()}
         for stream in ads.ads
-        if not stream.feed
+        if not feed_of(stream)
     }
 
     assert reads == {

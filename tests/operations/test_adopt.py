@@ -1,0 +1,160 @@
+"""Adoption: a stream continues what plain Spark began, and every row is in the table exactly once."""
+
+import json
+import shutil
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import functions as F
+
+from tidemill import DeltaAppend, FileSource, Pipeline, QueryOptions
+from tidemill.checks.evaluation import evaluate
+from tidemill.errors import TerminalError
+from tidemill.operations.generations.adopt import adopt
+from tidemill.testing import multiset
+
+SCHEMA = "id INT, at TIMESTAMP"
+
+
+def counted(events):
+    windows = events.groupBy(F.window("at", "10 minutes").alias("w")).agg(F.count("*").alias("n"))
+    return windows.select("w.start", "n")
+
+
+def declared(folder, *, delay="5 minutes"):
+    """The stream of a query that counts the events of two folders."""
+    pipeline = Pipeline("shop")
+    sources = {
+        name: FileSource(path=str(folder / name), format="json", schema=SCHEMA).with_watermark("at", delay)
+        for name in ("second", "first")
+    }
+
+    @pipeline.stream(source=sources, sink=DeltaAppend(), query=QueryOptions(shuffle_partitions=2))
+    def windows(second, first):
+        return counted(first.unionByName(second))
+
+    return windows
+
+
+def arrive(folder, name, *minutes):
+    (folder / name).mkdir(exist_ok=True)
+    lines = [
+        json.dumps({"id": minute, "at": f"2026-01-01T{minute // 60:02}:{minute % 60:02}:00Z"})
+        for minute in minutes
+    ]
+    number = len(list((folder / name).glob("*.json")))
+    (folder / name / f"{number}.json").write_text("\n".join(lines))
+
+
+def expected(*minutes):
+    """The windows of ten minutes that 18:00 minus the delay closes."""
+    counts = {minute // 10 * 10: 0 for minute in minutes}
+    for minute in minutes:
+        counts[minute // 10 * 10] += 1
+    closed = {begin: n for begin, n in counts.items() if begin + 10 <= 18 * 60 - 5}
+    return multiset(
+        (datetime(2026, 1, 1, begin // 60, begin % 60, tzinfo=UTC), n) for begin, n in closed.items()
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(engine, tmp_path_factory):
+    """A query of plain Spark with offsets of version 1, which has committed two batches."""
+    folder = tmp_path_factory.mktemp("plain")
+    spark = engine.new()
+    for conf, value in {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+    }.items():
+        spark.conf.set(conf, value)
+    for arrival in ([1, 2, 11], [12, 21]), ([3, 13, 601], [14, 602]):
+        arrive(folder, "first", *arrival[0])
+        arrive(folder, "second", *arrival[1])
+        first, second = (
+            spark.readStream.schema(SCHEMA).json(str(folder / name)).withWatermark("at", "5 minutes")
+            for name in ("first", "second")
+        )
+        writer = counted(first.unionByName(second)).writeStream.format("delta").outputMode("append")
+        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        writer.trigger(availableNow=True).start(str(folder / "table")).awaitTermination()
+    assert (folder / "checkpoint" / "offsets" / "0").read_text().startswith("v1\n")
+    return folder
+
+
+def copy_of(plain, tmp_path):
+    for name in ("checkpoint", "table"):
+        shutil.copytree(plain / name, tmp_path / name)
+    return tmp_path / "checkpoint", tmp_path / "table"
+
+
+def test_a_stream_continues_the_state_and_the_table_of_a_query_of_plain_spark(scratch, plain, tmp_path):
+    checkpoint, table = copy_of(plain, tmp_path)
+    windows = declared(plain)
+    adopt(windows, scratch.target, checkpoint, table=table, dry_run=True)
+    assert table.exists()
+    assert not scratch.lake.root.exists()
+
+    plan = adopt(windows, scratch.target, checkpoint, table=table)
+    assert "0 is 'first', 1 is 'second'" in " ".join(plan.effects)
+    arrive(plain, "first", 603, 1080)
+    arrive(plain, "second", 604, 1081)
+    scratch.run(windows)
+    assert scratch.rows(windows, "start", "n") == expected(1, 2, 3, 11, 12, 13, 14, 21, 601, 602, 603, 604)
+    [check] = evaluate(windows, scratch.target, datetime.now(UTC), names=["exactly_once"])
+    assert check.passed, check.summary
+    with pytest.raises(TerminalError, match="it has run already"):
+        adopt(windows, scratch.target, checkpoint, table=table)
+
+
+def test_an_adoption_that_was_killed_is_continued(scratch, plain, tmp_path, monkeypatch):
+    checkpoint, table = copy_of(plain, tmp_path)
+    windows = declared(plain)
+    with monkeypatch.context() as patch:
+        patch.setattr("tidemill.records.StreamRecords.write_manifest", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            adopt(windows, scratch.target, checkpoint, table=table)
+    assert not table.exists()
+    adopt(windows, scratch.target, checkpoint, table=table)
+    scratch.run(windows)
+
+
+def uncommitted(checkpoint, _table):
+    newest = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.unlink()
+    newest.with_name(f".{newest.name}.crc").unlink()
+
+
+def damaged(checkpoint, _table):
+    (checkpoint / "metadata").write_text("{")
+
+
+def other_folder(checkpoint, _table):
+    log = checkpoint / "sources" / "0" / "0"
+    log.write_text(log.read_text().replace("/first/", "/elsewhere/"))
+    log.with_name(".0.crc").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (uncommitted, "is not committed"),
+        (damaged, "is not sound"),
+        (other_folder, "fits none of the stream's sources"),
+    ],
+)
+def test_what_cannot_be_continued_exactly_is_refused(scratch, plain, tmp_path, damage, message):
+    checkpoint, table = copy_of(plain, tmp_path)
+    damage(checkpoint, table)
+    with pytest.raises(TerminalError, match=message):
+        adopt(declared(plain), scratch.target, checkpoint, table=table, dry_run=True)
+
+
+def test_a_table_of_another_query_is_refused(scratch, plain, tmp_path, engine):
+    checkpoint, _ = copy_of(plain, tmp_path)
+    other = tmp_path / "other"
+    engine.new().sql("SELECT current_timestamp() AS start, 1L AS n").write.format("delta").save(str(other))
+    with pytest.raises(TerminalError, match="no batch of it"):
+        adopt(declared(plain), scratch.target, checkpoint, table=other, dry_run=True)

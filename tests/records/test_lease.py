@@ -1,0 +1,191 @@
+"""The lease: one writer, whoever else comes, and whoever dies."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from threading import Event, Thread, Timer, current_thread
+
+import pytest
+
+from tests.leases import held
+from tidemill.errors import ConfigurationError, LeaseHeldError, LeaseLostError
+from tidemill.records import lease
+from tidemill.storage.atomic import replace_file
+from tidemill.text.names import StreamName
+
+STREAM = StreamName("shop", "orders")
+
+HOLD = """
+import sys
+from pathlib import Path
+from tidemill.text.names import StreamName
+from tidemill.records import lease
+from tidemill.storage.atomic import replace_file
+from tests.leases import held
+held = lease.take(Path(sys.argv[1]), StreamName("shop", "orders"), "first")
+attachment = Path(sys.argv[3]) if len(sys.argv) > 3 else None
+if len(sys.argv) > 2: held.record_jvm(int(sys.argv[2]), attachment=attachment)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def another_process(folder, *more):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder), *more],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def kill(process):
+    process.kill()
+    process.communicate()
+
+
+def test_a_held_stream_is_refused_at_once_and_the_holder_is_named(tmp_path):
+    holder = another_process(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    started = time.monotonic()
+    with pytest.raises(LeaseHeldError, match=rf"shop/orders: run first \(process {holder.pid}"):
+        lease.take(tmp_path, STREAM, "second")
+    assert time.monotonic() - started < 1
+    assert sorted(tmp_path.iterdir()) == before
+    kill(holder)
+
+
+def test_a_killed_holder_is_followed_at_once(tmp_path):
+    kill(another_process(tmp_path))
+    with held(tmp_path, STREAM, "second") as follower:
+        assert follower.epoch == 2
+
+
+def test_a_killed_holder_whose_jvm_lives_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "JVM_GRACE_SECONDS", 0.2)
+    jvm = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    kill(another_process(tmp_path, str(jvm.pid)))
+    with pytest.raises(LeaseHeldError):
+        lease.take(tmp_path, STREAM, "second")
+    kill(jvm)
+    jvm.wait()
+    lease.take(tmp_path, STREAM, "second").release()
+
+
+def test_a_holder_elsewhere_is_followed_after_its_time_out(tmp_path):
+    elsewhere = replace(lease.this_process("first"), boot_id="another boot", host="far")
+    path = tmp_path / "1.json"
+    path.write_text(json.dumps(asdict(elsewhere)))
+    with pytest.raises(LeaseHeldError, match="on far"):
+        lease.take(tmp_path, STREAM, "second")
+    stale = replace(elsewhere, heartbeat=time.time() - lease.TIMEOUT_SECONDS - 1)
+    path.write_text(json.dumps(asdict(stale)))
+    lease.take(tmp_path, STREAM, "second").release()
+
+
+def test_a_process_id_that_is_used_again_is_not_the_holder(tmp_path):
+    reused = replace(lease.this_process("first"), pid_started=1.0)
+    (tmp_path / "1.json").write_text(json.dumps(asdict(reused)))
+    lease.take(tmp_path, STREAM, "second").release()
+
+
+def test_a_released_lease_is_free(tmp_path):
+    lease.take(tmp_path, STREAM, "first").release()
+    assert lease.holder_of(tmp_path) is None
+    with held(tmp_path, STREAM, "second") as follower:
+        assert follower.epoch == 2
+        assert lease.holder_of(tmp_path).run_id == "second"
+
+
+def test_a_holder_that_was_followed_must_not_write(tmp_path):
+    held = lease.take(tmp_path, STREAM, "first")
+    held.check()
+    (tmp_path / "2.json").write_text("{}")
+    with pytest.raises(LeaseLostError, match="shop/orders"):
+        held.check()
+    held.release()
+
+
+def test_of_many_at_once_one_gets_it(tmp_path):
+    code = HOLD.replace('print("held", flush=True)\nsys.stdin.read()', 'print("held")')
+    code = code.replace("held = ", "import time; held = ") + "\ntime.sleep(1)"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for _ in range(6)
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    # A later one may follow the first after it has ended; never do two hold one epoch.
+    assert outputs.count("held\n") >= 1
+    assert len({path.name for path in tmp_path.glob("*.json")}) == 1
+
+
+def test_a_lake_that_cannot_be_written_is_said_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="cannot be written"):
+        lease.take(tmp_path / "file" / "lease", STREAM, "first")
+
+
+def test_a_slow_heartbeat_does_not_undo_what_the_run_has_written(tmp_path, monkeypatch):
+    taken = lease.take(tmp_path, STREAM, "first")
+    slow = Event()
+
+    def write(path, content):
+        if current_thread().name == "slow":
+            slow.set()
+            time.sleep(0.2)
+        replace_file(path, content)
+
+    monkeypatch.setattr(lease, "replace_file", write)
+    heartbeat = Thread(target=taken._write, kwargs={"heartbeat": time.time()}, name="slow")
+    heartbeat.start()
+    assert slow.wait(10)
+    taken.record_jvm(os.getpid())
+    heartbeat.join()
+    assert lease.holder_of(tmp_path).jvm_pid == os.getpid()
+    taken.release()
+
+
+def test_another_process_with_the_pid_of_the_jvm_is_not_the_jvm(tmp_path):
+    holder = another_process(tmp_path, str(os.getpid()))
+    kill(holder)
+    record = json.loads((tmp_path / "1.json").read_text())
+    assert record["jvm_pid"] == os.getpid()
+    record["jvm_started"] -= 1000
+    (tmp_path / "1.json").write_text(json.dumps(record))
+    assert lease.holder_of(tmp_path) is None
+
+
+def test_a_killed_client_of_a_warm_server_is_followed_when_its_queries_have_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "SERVER_GRACE_SECONDS", 0.2)
+    folder, attachment = tmp_path / "lease", tmp_path / "attached"
+    attachment.touch()
+    holder = another_process(folder, str(os.getpid()), str(attachment))
+    with pytest.raises(LeaseHeldError, match="stop it first"):
+        lease.take(folder, STREAM, "second")
+    kill(holder)
+    with pytest.raises(LeaseHeldError, match=r"has not stopped its query yet.*tidemill engine stop"):
+        lease.take(folder, STREAM, "second")
+    monkeypatch.setattr(lease, "SERVER_GRACE_SECONDS", 30.0)
+    Timer(0.5, attachment.unlink).start()
+    lease.take(folder, STREAM, "second").release()
+    assert not attachment.exists()
+
+
+def test_a_killed_client_of_a_killed_warm_server_is_followed_at_once(tmp_path):
+    server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    attachment = tmp_path / "attached"
+    attachment.touch()
+    kill(another_process(tmp_path / "lease", str(server.pid), str(attachment)))
+    kill(server)
+    server.wait()
+    lease.take(tmp_path / "lease", STREAM, "second").release()

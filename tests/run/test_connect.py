@@ -1,0 +1,78 @@
+"""The same pipeline on Spark Connect: nothing outside one module relies on internals of classic Spark."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.ads import ads
+from tests.connect_server import HOME, connect_server
+from tests.pipelines.ads import oracle
+from tests.pipelines.ads.tables import ALL, assert_equal, tables
+from tests.small import SMALL
+from tidemill.operations import code_changes
+from tidemill.storage.lake import Lake
+from tidemill.target.spark_settings import SparkSettings
+from tidemill.testing import Scratch
+
+pytestmark = pytest.mark.timeout(560)
+
+
+@pytest.fixture
+def remote(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_AUTH_SOCKET_TIMEOUT", "120")
+    monkeypatch.setenv("SPARK_HOME", str(HOME))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    # On a busy machine a Python worker takes longer to connect than the 15 s that Spark gives it.
+    conf = SMALL | {"spark.python.authenticate.socketTimeout": "120s"}
+    with connect_server(tmp_path, SparkSettings(master="local[2]", driver_memory="1g", conf=conf)) as address:
+        yield address
+
+
+# In a process of its own: pyspark decides once per process, and for its children, between classic and Connect.
+RUN = """
+import sys
+from pathlib import Path
+from pipelines.ads import ads
+from pipelines.ads.generate import generate
+from tidemill.storage.lake import Lake
+from tidemill.run.spark.classic import local_checkpoint
+from tidemill.testing import Scratch
+from tidemill.engines.engine import SparkEngine
+from tidemill.target.spark_settings import SparkSettings
+
+remote, folder = sys.argv[1], Path(sys.argv[2])
+engine = SparkEngine(SparkSettings(mode="connect", remote=remote, shuffle_partitions=2))
+streams = [ads[name] for name in sys.argv[3:]]
+scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
+generate(out=scratch.landing, events=9_000, seed=3, files=2)
+for last in (False, False, True):
+    errors = [result.error for result in scratch.run_all(streams) if result.error is not None]
+    if not errors:
+        break
+    # Spark gives a Python worker 10 s to connect, which a busy machine can need; the next run continues.
+    assert not last and all("connect back" in str(error) for error in errors), errors
+_, second = engine.new(), engine.new()
+rows = local_checkpoint(second.range(3))
+assert (rows.sparkSession is second, rows.count()) == (True, 3)
+del rows
+engine.stop()  # also `second`, which would keep this process from exiting
+"""
+
+
+# An ingest, a history, Spark's own sink and a merge of running totals; the other streams are of these kinds.
+SOME = ("impressions", "campaigns", "unique_impressions", "campaign_totals")
+
+
+@pytest.mark.parametrize(
+    "streams", [SOME, pytest.param(ALL, marks=pytest.mark.campaign)], ids=["some", "all"]
+)
+def test_ads_on_a_connect_server(remote, tmp_path, engine, streams):
+    subprocess.run([sys.executable, "-c", RUN, remote, str(tmp_path), *streams], check=True, timeout=500)
+    scratch = Scratch(lake=Lake.at(tmp_path / "lake"), landing=tmp_path / "landing", engine=engine)
+    assert_equal(tables(scratch, streams), oracle.expected(scratch.landing))
+    # Both print the same plans, so a stream can move between them.
+    changes = list(code_changes([ads[name] for name in streams], scratch.target, engine))
+    assert [(change.stream, change.error, change.differences) for change in changes] == [
+        (ads[name], None, ()) for name in streams
+    ]

@@ -1,0 +1,224 @@
+"""Replays of a quarantine: every record is exactly once in exactly one of the tables, whatever is killed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from itertools import count
+
+import pytest
+
+from tests.leases import held
+from tests.run.quarantine_streams import shop
+from tidemill.checks.evaluation import evaluate
+from tidemill.errors import LeaseHeldError, TerminalError
+from tidemill.operations.core import steps
+from tidemill.operations.generations.rewind import rewind
+from tidemill.operations.quarantine.quarantine_replay import replay_quarantine
+from tidemill.records.stream_records import StreamRecords
+from tidemill.storage.lake import Lake
+from tidemill.testing import Scratch, multiset
+
+FOR_KILL = 150  # seconds until a child has come to its point, on a busy machine
+POINTS = ("staged", "begin", "table-archive", "table", "quarantine", "staging")
+
+
+def some_of(*points):
+    """All points for the campaign, and these for the gate: a kill takes long."""
+    return [pytest.param(point, marks=[] if point in points else pytest.mark.campaign) for point in POINTS]
+
+
+def amounts(*values):
+    return [{"order_id": f"o{value}", "amount": value} for value in values]
+
+
+# Amounts that one version of the rules refuses and another one accepts, lines that are no JSON, and a record twice.
+ARRIVALS = [[*amounts(5, -1, -7), "{", '{"order_id": "x", "amount": 3} {}'], [*amounts(6, -2, -2), "{"]]
+RECORDS = [
+    record if isinstance(record, str) else json.dumps(record) for arrival in ARRIVALS for record in arrival
+]
+
+
+def amount_of(record):
+    try:
+        return json.loads(record)["amount"]
+    except ValueError:
+        return None
+
+
+def expected(least):
+    """The orders in the tables and the records in quarantine, from the input alone."""
+    passed = [record for record in RECORDS if (amount_of(record) or -99) >= least]
+    refused = list(RECORDS)
+    for record in passed:
+        refused.remove(record)
+    orders = multiset((json.loads(record)["order_id"],) for record in passed)
+    return orders, orders, multiset((record,) for record in refused)
+
+
+def contents(scratch):
+    orders = shop(0)["orders"]
+    archive = scratch.table_rows(scratch.lake.table(orders.name, "archive"), "order_id")
+    return scratch.rows(orders, "order_id"), archive, scratch.quarantined(orders, "raw")
+
+
+def exactly_once(scratch, stream):
+    [result] = evaluate(stream, scratch.target, datetime.now(UTC), names=["exactly_once"])
+    return result
+
+
+@pytest.fixture(scope="module")
+def filled(engine, tmp_path_factory):
+    """A lake whose stream has refused records in two batches, and has a reader that is up to date."""
+    folder = tmp_path_factory.mktemp("filled")
+    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
+    for arrival in ARRIVALS:
+        scratch.run(shop(0)["orders"], [arrival])
+    scratch.run(shop(0)["copied"])
+    assert contents(scratch) == expected(0)
+    return folder
+
+
+@pytest.fixture
+def refused(filled, engine, tmp_path):
+    """A copy of that lake."""
+    shutil.copytree(filled, tmp_path / "copy")
+    lake, landing = tmp_path / "copy/lake", tmp_path / "copy/landing"
+    return Scratch(lake=Lake.at(lake), landing=landing, engine=engine, _files=count(50), _runs=count(50))
+
+
+def test_a_replay_moves_what_passes_and_keeps_the_rest(refused):
+    made = shop(-5)
+    orders = made["orders"]
+    plan = replay_quarantine(orders, refused.target, refused.engine, readers=list(made), dry_run=True)
+    assert contents(refused) == expected(0)
+    done = replay_quarantine(orders, refused.target, refused.engine, readers=list(made))
+    assert plan.verdict == done.verdict
+    assert (done.verdict.records, done.verdict.passed) == (7, 3)
+    assert dict(done.verdict.by_rule) == {"unparsable": 3, "amount_large": 1}
+    assert contents(refused) == expected(-5)
+    # A row has the batch that refused its record.
+    batches = refused.table_rows(refused.lake.table(orders.name), "order_id", "_batch")
+    numbers = {order: dict(batch)["batch_id"] for order, batch in batches}
+    assert numbers == {"o5": 0, "o6": 1, "o-1": 0, "o-2": 1}
+    assert exactly_once(refused, orders).summary == "2 batches: offsets, ledger and tables agree."
+    refused.run(made["copied"])
+    assert refused.rows(made["copied"]) == expected(-5)[0]
+    assert not replay_quarantine(orders, refused.target, refused.engine).changes
+    refused.run(orders, [amounts(7, -8)])
+    assert sum(refused.rows(orders).values()) == 6
+    assert exactly_once(refused, orders).passed
+
+
+def test_what_is_refused_for_another_reason_says_so(refused):
+    orders = shop(0, noted=True)["orders"]
+    done = replay_quarantine(orders, refused.target, refused.engine)
+    assert (done.verdict.passed, done.verdict.changed) == (0, 4)
+    assert set(refused.quarantined(orders, "violated")) == {(("unparsable",),), (("amount_large", "noted"),)}
+    assert contents(refused) == expected(0)
+    assert exactly_once(refused, orders).passed
+
+
+class Killed(BaseException):
+    """A kill, as far as files can show it."""
+
+
+@pytest.mark.parametrize("point", some_of("staged", "table-archive", "quarantine"))
+def test_a_replay_that_ended_at_any_step_is_finished_as_it_was_decided(refused, monkeypatch, point):
+    def pause(name, stream):
+        if name == f"replay-{point}":
+            raise Killed(f"{stream} at {name}")
+
+    orders = shop(-5)["orders"]
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "pause_point", pause)
+        patch.setattr(sys.modules[replay_quarantine.__module__], "pause_point", pause)
+        with pytest.raises(Killed):
+            replay_quarantine(orders, refused.target, refused.engine)
+    if point == "staged":  # nothing was decided, so the rules of the next command do
+        replay_quarantine(shop(-99)["orders"], refused.target, refused.engine)
+        assert contents(refused) == expected(-98)
+    else:
+        refused.drop_file("orders", amounts(8))
+        [busy] = refused.run_all([orders])
+        assert f"tidemill quarantine replay {orders.name}" in str(busy.error)
+        # Rules that have changed again do not matter any more.
+        replay_quarantine(shop(-99)["orders"], refused.target, refused.engine)
+        assert contents(refused) == expected(-5)
+    assert not list(refused.lake.staging(orders.name).iterdir())
+    assert exactly_once(refused, orders).passed
+
+
+@pytest.mark.parametrize("point", some_of("table"))
+def test_a_replay_that_was_killed(refused, tmp_path, point):
+    marker, log = tmp_path / "reached", tmp_path / "child.log"
+    pause = {"TIDEMILL_PAUSE_AT": f"shop/orders:replay-{point}", "TIDEMILL_PAUSE_FILE": str(marker)}
+    command = [sys.executable, "-m", "tests.run.quarantine_streams"]
+    with log.open("w") as output:
+        child = subprocess.Popen(
+            [*command, str(refused.lake.root), str(refused.landing), "-5"],
+            env=os.environ | pause,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + FOR_KILL
+    try:
+        while not marker.exists():
+            assert child.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.005)
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    replay_quarantine(shop(-5)["orders"], refused.target, refused.engine)
+    assert contents(refused) == expected(-5)
+
+
+def test_records_of_a_batch_that_must_be_repeated_are_not_judged(refused):
+    orders = shop(-5)["orders"]
+    for name in ("1", ".1.crc"):
+        (refused.checkpoint(orders.name) / "commits" / name).unlink()
+    done = replay_quarantine(orders, refused.target, refused.engine)
+    assert (done.verdict.records, done.verdict.passed) == (4, 1)
+    refused.run(orders)
+    replay_quarantine(orders, refused.target, refused.engine)
+    assert contents(refused) == expected(-5)
+
+
+@pytest.mark.campaign
+def test_records_whose_rows_a_rewind_takes_back_are_in_quarantine_again(refused):
+    orders = shop(-5)["orders"]
+    replay_quarantine(orders, refused.target, refused.engine)
+    refused.run(orders, [amounts(7, -8)])
+    rewind(orders, refused.target, refused.engine, to_batch=0)
+    assert refused.rows(orders, "order_id") == multiset([("o5",)])
+    assert sum(refused.quarantined(orders).values()) == 4
+    # What the two other batches had read is read again, under the rules of today.
+    refused.run(orders)
+    replay_quarantine(orders, refused.target, refused.engine)
+    inside, _, outside = expected(-5)
+    assert refused.rows(orders, "order_id") == inside + multiset([("o7",)])
+    assert refused.quarantined(orders, "raw") == outside + multiset([(json.dumps(amounts(-8)[0]),)])
+    assert exactly_once(refused, orders).passed
+
+
+def test_a_replay_waits_for_no_run(refused):
+    orders = shop(-5)["orders"]
+    with (
+        held(StreamRecords(refused.lake, orders.name).control / "lease", orders.name, "a run"),
+        pytest.raises(LeaseHeldError),
+    ):
+        replay_quarantine(orders, refused.target, refused.engine)
+    assert contents(refused) == expected(0)
+
+
+def test_a_stream_without_a_feed_has_no_quarantine(tmp_path):
+    target = Scratch(lake=Lake.at(tmp_path), landing=tmp_path, engine=None).target
+    with pytest.raises(TerminalError, match="does not read a feed"):
+        replay_quarantine(shop(0)["copied"], target, None)
+    assert not replay_quarantine(shop(0)["orders"], target, None).changes

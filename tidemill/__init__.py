@@ -1,0 +1,38 @@
+"""The public names that every pipeline is made of."""
+
+from tidemill.connectors.delta.source import DeltaSource
+from tidemill.connectors.feed import Feed
+from tidemill.connectors.files.source import FileSource
+from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.parser import from_csv, from_json, raw
+from tidemill.definitions.backfill_by import BackfillBy
+from tidemill.definitions.bounds import Checks, StateBounds
+from tidemill.definitions.expectations import Expect
+from tidemill.definitions.options import QueryOptions
+from tidemill.definitions.pipeline import Pipeline
+from tidemill.definitions.run_when import RunWhen
+from tidemill.definitions.stream import Stream
+from tidemill.sinks.delta_append import DeltaAppend
+from tidemill.sinks.delta_merge import DeltaMerge
+from tidemill.sinks.delta_overwrite import DeltaOverwrite
+
+__all__ = [
+    "BackfillBy",
+    "Checks",
+    "DeltaAppend",
+    "DeltaMerge",
+    "DeltaOverwrite",
+    "DeltaSource",
+    "Expect",
+    "Feed",
+    "FileSource",
+    "KafkaSource",
+    "Pipeline",
+    "QueryOptions",
+    "RunWhen",
+    "StateBounds",
+    "Stream",
+    "from_csv",
+    "from_json",
+    "raw",
+]

@@ -1,0 +1,195 @@
+"""The verification of a checkpoint: all checks in their order.
+
+`quick` checks what a start needs: the tail of the logs, and the ends of the files that sources and state are
+read from. `full` reads every file.
+"""
+
+import os
+from dataclasses import dataclass
+
+from tidemill.checkpoint.format.folder import Item
+from tidemill.checkpoint.format.hadoop_checksum import sidecar
+from tidemill.checkpoint.format.logs import open_checkpoint
+from tidemill.checkpoint.inspection import Inspection, inspect_folder
+from tidemill.checkpoint.verify.contents import LZ4, Contents
+from tidemill.checkpoint.verify.damage import Damage, Progress
+from tidemill.checkpoint.verify.findings import Finding, Findings, Level
+from tidemill.checkpoint.verify.logs import check_logs
+from tidemill.checkpoint.verify.operators import check_operators
+from tidemill.checkpoint.verify.order import check_history
+from tidemill.checkpoint.verify.sink import check_sink
+from tidemill.checkpoint.verify.sources import check_sources
+from tidemill.checkpoint.verify.state import StateCheck
+
+CODEC_CONF = "spark.sql.streaming.stateStore.compression.codec"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of a verification.
+
+    Attributes:
+        level: The level of the verification.
+        inspection: The contents of the checkpoint.
+        offset_log_versions: The format versions of the offset files that were read, ascending.
+        commit_log_versions: The format versions of the commit files that were read, ascending.
+        findings: The findings, errors first.
+    """
+
+    level: Level
+    inspection: Inspection
+    offset_log_versions: tuple[int, ...]
+    commit_log_versions: tuple[int, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def sound(self) -> bool:
+        """True if no finding is an error: the next start works and reads exactly what it should."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    level: Level,
+    on_progress: Progress | None = None,
+    sink_batch: int | None = None,
+) -> Verdict:
+    """Verify the checkpoint at a path.
+
+    Args:
+        path: The checkpoint.
+        level: `quick`: what a start needs. `full`: every file.
+        on_progress: Receives the bytes that are done and their total, at level `full`.
+        sink_batch: The newest batch of this query in the main table: the version of the Delta transaction with the
+            query's id, or -1 if the table has none. Every committed batch must have its transaction. None if the
+            table is unknown: it is then not compared.
+
+    Raises:
+        NotACheckpointError: The path is not a checkpoint.
+    """
+    folder = open_checkpoint(path)
+    inspection = inspect_folder(folder)
+    findings = Findings()
+    full = level == "full"
+    kinds = {source.key: source.kind for source in inspection.sources}
+    damage = Damage(Contents(folder, kinds, inspection.conf.get(CODEC_CONF, LZ4), full=full))
+    offset_versions, commit_versions = (
+        set(inspection.offset_log_versions),
+        set(inspection.commit_log_versions),
+    )
+    files: list[tuple[str, Item]] = []
+    if full:
+        files = list(folder.walk())
+        for where in damage.examine(files, on_progress):
+            _wrong_checksum(where, findings)
+        history = check_history(folder, findings)
+        offset_versions |= history[0]
+        commit_versions |= history[1]
+    check_logs(folder, inspection, damage, sink_batch, findings)
+    check_sources(folder, inspection, damage, findings)
+    check_operators(folder, inspection, damage, findings)
+    StateCheck(folder, inspection, damage, findings).run()
+    _start(inspection, findings)
+    if sink_batch is not None:
+        check_sink(inspection, sink_batch, findings)
+    _unreadable(inspection, damage, findings)
+    if full:
+        for problem in damage.unread():
+            findings.add_problem(problem, severity="warning", consequence="The next start does not read it.")
+        _unexpected(files, findings)
+    return Verdict(
+        level=level,
+        inspection=inspection,
+        offset_log_versions=tuple(sorted(offset_versions)),
+        commit_log_versions=tuple(sorted(commit_versions)),
+        findings=findings.all(),
+    )
+
+
+def _start(inspection: Inspection, findings: Findings) -> None:
+    start = inspection.next_start
+    if start is not None and start.kind == "no_data_batch":
+        findings.add(
+            "info",
+            "pending-no-data-batch",
+            f"commits/{start.batch_id - 1}",
+            "The last batch moved the watermark, and the results that this closed have not been emitted: Spark "
+            "emits them only together with new data.",
+            "Run the stream: tidemill run emits them at once.",
+        )
+
+
+def _wrong_checksum(where: str, findings: Findings) -> None:
+    parent, slash, name = where.rpartition("/")
+    checksums = f"{parent}{slash}{sidecar(name)}"
+    findings.add(
+        "warning",
+        "wrong-checksum",
+        where,
+        f"The file does not match the checksums in {checksums}, so it is not byte for byte what Spark wrote. "
+        "Spark does not compare these checksums and reads the file as it is.",
+        f"Compare the file with a copy. If the change was intended, delete {checksums}.",
+    )
+
+
+def _unreadable(inspection: Inspection, damage: Damage, findings: Findings) -> None:
+    """Add the unreadable files of the inspection that no check requested."""
+    for problem in inspection.problems:
+        if problem.where in {"metadata", "offsets", "commits"} or problem.where.startswith(
+            ("offsets/", "commits/")
+        ):
+            if not damage.requested(problem.where):
+                findings.add_problem(problem)
+        else:
+            damage.problem(problem.where)
+            # Measured: Spark 4.2 starts without metadata of version 1 and fails without that of version 2.
+            optional = problem.where.endswith("/_metadata/metadata") and problem.code != "unknown-version"
+            findings.add_problem(
+                problem,
+                severity="warning" if optional else "error",
+                consequence="Stores and partitions are taken from the folders; Spark starts without this file."
+                if optional
+                else "The next start fails.",
+            )
+
+
+def _unexpected(files: list[tuple[str, Item]], findings: Findings) -> None:
+    """Add leftovers of Spark, and files that Spark did not write."""
+    leftovers = [(path, item) for path, item in files if _is_temporary(item.name)]
+    if leftovers:
+        size = sum(item.size for _, item in leftovers)
+        noun, them = ("file", "it") if len(leftovers) == 1 else ("files", "them")
+        findings.add(
+            "info",
+            "leftover-temporary",
+            leftovers[0][0],
+            f"Killed attempts left {len(leftovers)} temporary {noun}, {size} bytes; nothing reads {them}.",
+            f"Delete {them} while no query runs.",
+        )
+    for path, item in files:
+        if item.kind == "outside":
+            findings.add(
+                "warning",
+                "outside-link",
+                path,
+                "It is a symbolic link that leaves the checkpoint; the link was not followed.",
+                "Replace the link with its target.",
+            )
+        elif item.kind != "file":
+            what = (
+                "It is a folder deeper than any of Spark's"
+                if item.kind == "folder"
+                else "It is neither a file nor a folder"
+            )
+            findings.add(
+                "warning",
+                "unexpected-file",
+                path,
+                f"{what}; Spark did not write it.",
+                "Move it out of the checkpoint.",
+            )
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(".") and name.endswith((".tmp", ".tmp.crc"))

@@ -1,0 +1,109 @@
+"""The `tidemill` command: one module per group, imported when the group is called."""
+
+import importlib
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+_SUMMARY = "Run, watch and inspect Structured Streaming pipelines that need no always-on cluster."
+# Group or command -> its module, and one line for the help. The module of a command is imported when the
+# command is called, so that a `tidemill run` without work to do takes less than a second.
+_COMMANDS = {
+    "demo": ("machine.demo", "Run the ads pipeline twice on generated events."),
+    "run": ("run.run", "Run the streams that have work to do."),
+    "plan": ("run.plan", "Show what the code as it is now would do to each stream."),
+    "status": ("run.status", "Show new data, running streams and problems, without starting Spark."),
+    "check": ("run.check", "Evaluate the checks of streams, without starting Spark."),
+    "list": ("run.listing", "List streams, what they read and what they write."),
+    "checkpoint": ("checkpoint.checkpoint", "Inspect, verify and compare checkpoints."),
+    "backfill": ("change.backfill", "Compute a range of tables again, beside the live streams."),
+    "rebuild": ("change.rebuild", "Compute streams again from their sources, while the old tables serve."),
+    "reset": ("change.reset", "Let a stream continue from other offsets, with empty state."),
+    "operations": ("change.operations", "List backfills, rebuilds and rewinds, finished or not."),
+    "rewind": ("change.rewind", "Take the tables and the offsets of a stream back to an earlier batch."),
+    "accept": (
+        "change.accept",
+        "Accept a new source, a commit upstream, changed code, or what a check found.",
+    ),
+    "rebind": ("change.rebind", "Continue a source in another folder, topic or cluster."),
+    "rename-source": ("change.rename_source", "Continue a source under another name."),
+    "adopt": ("change.adopt", "Continue the checkpoint and the table of a query that plain Spark ran."),
+    "quarantine": ("change.quarantine", "Show the records that feeds refused, and replay them."),
+    "maintain": (
+        "change.maintain",
+        "Compact tables, and remove files and commits that nothing needs any more.",
+    ),
+    "prune": ("change.prune", "Remove what earlier generations and operations have left behind."),
+    "debug": ("machine.debug", "Show the resolved settings and test every connection."),
+    "engine": ("machine.engine", "Start, show and stop the warm server of a target."),
+    "jars": ("machine.jars", "Show or fetch the jars that Spark needs."),
+}
+
+
+class _LazyGroup(TyperGroup):
+    """A group that imports a command when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, in the order of the help."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import the module of a command and return the command."""
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, summary = _COMMANDS[cmd_name]
+        command = typer.main.get_command(importlib.import_module(f"tidemill.cli.{module}").app)
+        command.name = cmd_name
+        command.short_help = summary
+        return command
+
+
+app = typer.Typer(
+    cls=_LazyGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=_SUMMARY,
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"tidemill {version('tidemill')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _tidemill(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Do nothing before a command: the callback keeps the group a group."""
+
+
+def main() -> None:
+    """Run the command; print an error of Tidemill in one line on standard error, and set the exit status."""
+    from tidemill.cli.shared.output import EXIT_INTERRUPTED, EXIT_NOT_DONE, EXIT_PROBLEM, print_problem
+    from tidemill.errors import ConfigurationError, DefinitionError, TidemillError
+
+    try:
+        status = app(standalone_mode=False)
+    except TidemillError as error:
+        print_problem(f"tidemill: {error}")
+        sys.exit(EXIT_NOT_DONE if isinstance(error, ConfigurationError | DefinitionError) else EXIT_PROBLEM)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        if hasattr(error, "exit_code") and hasattr(error, "show"):  # a usage error of the command line
+            error.show()
+            sys.exit(error.exit_code)
+        raise
+    sys.exit(status or 0)

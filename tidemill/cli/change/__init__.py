@@ -1,0 +1,1 @@
+"""Commands that change a stream's past, its records or its files."""

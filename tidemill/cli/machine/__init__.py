@@ -1,0 +1,1 @@
+"""Commands about this machine: demo, jars, the warm server, connections."""

@@ -1,0 +1,198 @@
+"""`tidemill demo`: generate ad events and run the ads pipeline on them through Dagster, twice."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidemill.cli.machine import demo_broker, demo_generate
+from tidemill.cli.shared.output import (
+    EXIT_INTERRUPTED,
+    EXIT_PROBLEM,
+    STREAMS_WIDTH,
+    new_table,
+    output_console,
+)
+from tidemill.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from dagster import ExecuteInProcessResult
+    from rich.console import Console
+
+    from pipelines.ads.generate import Amounts
+
+SEED = 7
+FILES = 10
+
+app = typer.Typer(add_completion=False)
+app.command("generate")(demo_generate.generate)
+app.command("broker")(demo_broker.broker)
+
+
+@app.callback(invoke_without_command=True)
+def demo(
+    context: typer.Context,
+    *,
+    events: Annotated[int, typer.Option(min=1, help="Events before each of the two runs.")] = 50_000,
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="Through a real Kafka broker, started for the demo.")
+    ] = False,
+) -> None:
+    """Generate ad events and run the whole ads pipeline on them through Dagster, twice.
+
+    The demo uses the target `dev`: its lake, its landing folders and the Dagster instance of `make ui`, so
+    that you can inspect tables, runs and plots afterwards. A second demo continues where the first ended.
+    With --kafka the lake is a temporary one, because the broker's topics end with the demo.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from tidemill.engines.java import require_java
+    from tidemill.target.resolve import resolve
+
+    require_java()
+    console = output_console(STREAMS_WIDTH)
+    with _inputs(console, kafka=kafka) as inputs:
+        for number in ("first", "second"):
+            amounts = inputs.more(events)
+            console.print(f"[bold]{amounts.records:,} records[/] in {inputs.location}. The {number} run:")
+            if not _run(inputs, console):
+                raise typer.Exit(EXIT_PROBLEM)
+    if not kafka:
+        console.print(
+            "To see the result: [bold]make ui[/], or [bold]tidemill status[/]. Tables: .tidemill/lake/tables"
+        )
+        if resolve("dev").spark.mode == "local":
+            console.print(
+                "Each process that runs streams starts Spark. To keep one for the next runs, set "
+                '[bold]mode = "warm"[/] in \\[targets.dev.spark] of tidemill.toml.'
+            )
+
+
+@dataclass(slots=True)
+class _Inputs:
+    """The destination of the demo's events, and how many it has.
+
+    Attributes:
+        landing: The landing folder, for files.
+        bootstrap: The brokers, for topics; None for files.
+        lake: Another lake than the target's.
+        next_start: The index of the next event.
+    """
+
+    landing: Path
+    bootstrap: str | None = None
+    lake: Path | None = None
+    next_start: int = 0
+
+    @property
+    def location(self) -> str:
+        """The destination as a message names it."""
+        return self.bootstrap or str(self.landing)
+
+    def more(self, events: int) -> "Amounts":
+        """Add events."""
+        from pipelines.ads.generate import generate, produce
+
+        if self.bootstrap is not None:
+            amounts = produce(bootstrap=self.bootstrap, events=events, seed=SEED, start=self.next_start)
+        else:
+            amounts = generate(out=self.landing, events=events, seed=SEED, files=FILES, start=self.next_start)
+            _progress_file().write_text(json.dumps({"next_start": amounts.next_start}), encoding="utf-8")
+        self.next_start = amounts.next_start
+        return amounts
+
+
+@contextmanager
+def _inputs(console: "Console", *, kafka: bool) -> Iterator[_Inputs]:
+    from tidemill.target.resolve import resolve
+
+    if not kafka:
+        landing = resolve("dev").default_binding
+        if not isinstance(landing, Path):
+            raise ConfigurationError(
+                "The target 'dev' binds its feeds to Kafka, and the demo writes files.",
+                fix="Give it a landing folder in tidemill.toml, or run `tidemill demo --kafka`.",
+            )
+        progress = _progress_file()
+        start = json.loads(progress.read_text(encoding="utf-8"))["next_start"] if progress.exists() else 0
+        yield _Inputs(landing=landing, next_start=start)
+        return
+    from tidemill.engines.dev.broker import Broker
+
+    with tempfile.TemporaryDirectory(prefix="tidemill-demo-") as folder, ExitStack() as stack:
+        with console.status("starting a Kafka broker ..."):
+            broker = stack.enter_context(Broker())
+        yield _Inputs(landing=Path(folder), bootstrap=broker.bootstrap, lake=Path(folder) / "lake")
+
+
+def _progress_file() -> Path:
+    from tidemill.target.resolve import resolve
+
+    path = resolve("dev").config.parent / ".tidemill" / "demo.json"
+    path.parent.mkdir(exist_ok=True)
+    return path
+
+
+def _run(inputs: _Inputs, console: "Console") -> bool:
+    """Run the pipeline's assets on the instance of `make ui`; return whether the run succeeded."""
+    with console.status("importing Dagster ..."):
+        from dagster import DagsterInstance, DagsterRunStatus, materialize
+
+        from pipelines.ads import ads
+        from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
+        from tidemill.target.resolve import resolve
+
+    os.environ["DAGSTER_HOME"] = str(_dagster_home())
+    target = resolve("dev", lake=inputs.lake, kafka=inputs.bootstrap)
+    with DagsterInstance.get() as instance, console.status("the nine streams of ads ..."):
+        result = materialize(
+            [streaming_assets(ads, target=target)],
+            instance=instance,
+            resources=streaming_resources(target),
+            raise_on_error=False,
+            # A failure is shown below; Dagster's own log would print it twice more.
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+        recorded = instance.get_run_by_id(result.run_id)
+    if recorded is not None and recorded.status == DagsterRunStatus.CANCELED:
+        console.print("Interrupted. No data was lost: the next run continues.")
+        raise typer.Exit(EXIT_INTERRUPTED)
+    _show(result, console)
+    return result.success
+
+
+def _dagster_home() -> Path:
+    """Return the home of the Dagster instance of `make ui`, with the project's dagster.yaml in it."""
+    home = _progress_file().parent / "dagster"
+    home.mkdir(exist_ok=True)
+    settings = home / "dagster.yaml"
+    if not settings.exists():
+        settings.unlink(missing_ok=True)  # a link to where the file was
+        settings.symlink_to(Path(__file__).parents[3] / "resources" / "dagster" / "dagster.yaml")
+    return home
+
+
+def _show(result: "ExecuteInProcessResult", console: "Console") -> None:
+    numbers = ("Read", "Written", "Quarantined", "Late", "Batches", "Seconds", "Version")
+    table = new_table("Stream", *numbers, right=numbers)
+    names = ("rows_read", "rows_written", "rows_quarantined", "late", "batches", "seconds", "delta_version")
+    for event in result.get_asset_materialization_events():
+        metadata = event.materialization.metadata
+        values = (metadata[f"tidemill/{name}"].value for name in names)
+        table.add_row(
+            str(event.materialization.asset_key.to_user_string()),
+            *(f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" for value in values),
+        )
+    console.print(table)
+    if not result.success:
+        for event in result.get_step_failure_events():
+            failure = event.step_failure_data
+            # A Tidemill error needs no stack; any other does.
+            message = failure.user_failure_data and failure.user_failure_data.description
+            console.print(message or failure.error_display_string, style="red", markup=False)

@@ -1,0 +1,78 @@
+"""`tidemill demo generate`: ad events as files or in Kafka."""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidemill.cli.shared.output import new_table, output_console, print_json
+from tidemill.cli.shared.target_flags import AsJson
+from tidemill.errors import ConfigurationError
+from tidemill.text.plurals import counted
+
+if TYPE_CHECKING:
+    from pipelines.ads.generate import Amounts
+
+
+def generate(
+    *,
+    events: Annotated[int, typer.Option(help="The number of events, one record each.")] = 50_000,
+    seed: Annotated[int, typer.Option(help="Selects the sequence of events.")] = 7,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write files to the folders DIR/<feed>/.", file_okay=False),
+    ] = None,
+    files: Annotated[int, typer.Option(help="With --out: the number of files per feed.")] = 10,
+    kafka: Annotated[
+        str | None,
+        typer.Option(metavar="BOOTSTRAP", help="Send to the topics of these brokers (host:port) instead."),
+    ] = None,
+    start: Annotated[
+        int,
+        typer.Option(help="Continue after that many events; a few impressions then arrive days late."),
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Write the demo's ad events as files, or send them to Kafka, and print what they are."""
+    from pipelines.ads.generate import generate as write_files
+    from pipelines.ads.generate import produce
+
+    if out is not None and kafka is None:
+        amounts = write_files(out=out, events=events, seed=seed, files=files, start=start)
+    elif kafka is not None and out is None:
+        amounts = produce(bootstrap=kafka, events=events, seed=seed, start=start)
+    else:
+        raise ConfigurationError(
+            "demo generate needs one destination.", fix="Give --out DIR or --kafka BOOTSTRAP, one of the two."
+        )
+    if as_json:
+        print_json(**as_document(amounts))
+    else:
+        _show(amounts, str(out or kafka))
+
+
+def as_document(amounts: "Amounts") -> dict[str, object]:
+    """Return amounts as `demo generate --json` prints them."""
+    feeds = {name: {"records": feed.records, **asdict(feed)} for name, feed in amounts.feeds.items()}
+    return {
+        "seed": amounts.seed,
+        "start": amounts.start,
+        "next_start": amounts.next_start,
+        "events": amounts.events,
+        "records": amounts.records,
+        "feeds": feeds,
+    }
+
+
+def _show(amounts: "Amounts", destination: str) -> None:
+    from pipelines.ads.generate import FeedAmounts
+
+    table = new_table("Kind", *amounts.feeds, right=tuple(amounts.feeds))
+    for kind in ("records", *(field.name for field in fields(FeedAmounts))):
+        counts = (getattr(feed, kind) for feed in amounts.feeds.values())
+        table.add_row(kind.replace("_", " "), *(f"{count:,}" for count in counts))
+    console = output_console()
+    console.print(f"{counted(amounts.records, 'record')} in {destination}", markup=False)
+    console.print(table)
+    console.print(f"Continue with --start {amounts.next_start}.")

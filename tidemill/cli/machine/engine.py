@@ -1,0 +1,190 @@
+"""`tidemill engine`: the warm server of a target, which runs start by themselves when they need it."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidemill.cli.shared.output import EXIT_NOT_DONE, EXIT_PROBLEM, output_console, print_json, print_problem
+from tidemill.cli.shared.target_flags import TargetFlags, target_flags
+from tidemill.text.plurals import counted
+
+if TYPE_CHECKING:
+    from tidemill.engines.warm.record import ServerRecord
+    from tidemill.target.resolve import ResolvedTarget
+
+DETACH_SECONDS = 5.0
+
+app = typer.Typer(
+    help="Start, show and stop the warm server of a target. Runs start it by themselves when they need it.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command()
+@target_flags
+def start(flags: TargetFlags) -> None:
+    """Start the server of the target, unless it runs with the target's settings already.
+
+    Exit status: 0 it runs, 1 it does not start, 2 the target's mode is not warm, or runs use a server with other
+    settings.
+    """
+    from tidemill.engines.warm.attachment import attach
+    from tidemill.errors import ConfigurationError
+
+    target = flags.resolve()
+    if target.spark.mode != "warm":
+        raise ConfigurationError(
+            f"The Spark of target {target.name!r} has the mode {target.spark.mode!r}, and only 'warm' has a server.",
+            fix=f'Write mode = "warm" into [targets.{target.name}.spark] of tidemill.toml.',
+        )
+    attachment = attach(target.spark, aborted=lambda: False)
+    attachment.close()
+    attachment.ended.wait(DETACH_SECONDS)  # until then the server shows this process as attached
+    _report(target, as_json=flags.as_json)
+
+
+@app.command()
+@target_flags
+def status(flags: TargetFlags) -> None:
+    """Show the server of the target and the processes that are attached to it.
+
+    Exit status: 0, whether there is a server or not; 1 the server does not answer; 2 the settings cannot be resolved.
+    """
+    if not _report(flags.resolve(), as_json=flags.as_json):
+        raise typer.Exit(EXIT_PROBLEM)
+
+
+@app.command()
+@target_flags
+def stop(
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Stop it without a question although runs are attached.")
+    ] = False,
+    flags: TargetFlags,
+) -> None:
+    """Stop the server of the target. The queries of attached runs are stopped; their next runs continue exactly.
+
+    Exit status: 0 there is no server any more, 1 it does not end, 2 runs are attached and --yes is missing.
+    """
+    from tidemill.engines.warm.record import running
+    from tidemill.engines.warm.stop import stop as stop_server
+
+    target = flags.resolve()
+    home = target.server
+    record = running(home)
+    if record is not None:
+        clients = stop_server(home, record, force=yes)
+        if clients:
+            _ask_about(clients, as_json=flags.as_json)
+            stop_server(home, record, force=True)
+    if flags.as_json:
+        print_json(target=target.name, stopped=record is not None)
+    elif record is None:
+        typer.echo(f"Target {target.name} has no server.")
+    else:
+        typer.echo(f"Stopped the server of target {target.name} (process {record.pid}).")
+
+
+@app.command()
+@target_flags
+def logs(
+    *,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines of its end.")] = 100,
+    flags: TargetFlags,
+) -> None:
+    """Print the end of the log of the target's server, or of the one that ran last.
+
+    Exit status: 0, or 1 if no server has run yet.
+    """
+    target = flags.resolve()
+    log = target.server.log
+    content = (
+        log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:] if log.is_file() else None
+    )
+    if flags.as_json:
+        print_json(target=target.name, log=str(log), lines=content or [])
+    elif content is not None:
+        for line in content:
+            typer.echo(line)
+    if content is None:
+        print_problem(f"No server of target {target.name} has run yet: there is no {log}.")
+        raise typer.Exit(EXIT_PROBLEM)
+
+
+def _ask_about(clients: list[dict[str, Any]], *, as_json: bool) -> None:
+    """Ask whether to stop a server that processes are attached to."""
+    processes = ", ".join(f"process {client['pid']} since {client['since']}" for client in clients)
+    print_problem(f"Attached: {processes}. Their queries are stopped; the next runs continue exactly.")
+    if as_json or not sys.stdin.isatty():
+        print_problem("Nothing was changed. Fix: wait until they have ended, or give --yes.")
+        raise typer.Exit(EXIT_NOT_DONE)
+    if not typer.confirm("Stop it?", err=True):
+        raise typer.Exit(EXIT_PROBLEM)
+
+
+def _report(target: "ResolvedTarget", *, as_json: bool) -> bool:
+    """Print the server of a target; return whether it answers, or there is none."""
+    from tidemill.engines.warm.record import running
+    from tidemill.engines.warm.stop import clients_of
+
+    home = target.server
+    record = running(home)
+    answer = None if record is None else clients_of(home, record)
+    document: dict[str, Any] = {
+        "mode": target.spark.mode,
+        "running": record is not None,
+        "starting": record is None and home.has_server,
+        "server": None if record is None else _document(record, answer),
+        "folder": str(home.folder),
+        "log": str(home.log),
+    }
+    if as_json:
+        print_json(target=target.name, **document)
+    else:
+        _print(target, document)
+    return record is None or answer is not None
+
+
+def _document(record: "ServerRecord", answer: dict[str, Any] | None) -> dict[str, Any]:
+    answer = answer or {}
+    return {
+        "pid": record.pid,
+        "jvm_pid": record.jvm_pid,
+        "port": record.spark_port,
+        "started_at": record.started_at,
+        "answers": bool(answer),
+        "clients": answer.get("clients", []),
+        "idle_seconds": answer.get("idle_seconds"),
+        "idle_timeout_seconds": answer.get("idle_timeout_seconds"),
+        "memory": record.settings.get("spark.driver.memory"),
+        "pyspark": record.settings.get("pyspark"),
+    }
+
+
+def _print(target: "ResolvedTarget", document: dict[str, Any]) -> None:
+    console = output_console()
+    server = document["server"]
+    if server is None:
+        state = "is starting" if document["starting"] else "is not running"
+        hint = "" if target.spark.mode == "warm" else f" (its mode is {target.spark.mode})"
+        console.print(f"The server of target {target.name} {state}{hint}.", markup=False)
+        return
+    console.print(
+        f"The server of target {target.name} runs since {server['started_at']}: process {server['pid']}, "
+        f"JVM {server['jvm_pid']} with {server['memory']}, port {server['port']}.",
+        markup=False,
+        soft_wrap=True,
+    )
+    if not server["answers"]:
+        console.print(f"  It does not answer. Fix: tidemill engine stop --target {target.name}", markup=False)
+    elif server["clients"]:
+        console.print(f"  {counted(len(server['clients']), 'process')} attached:", markup=False)
+        for client in server["clients"]:
+            console.print(f"    process {client['pid']} since {client['since']}", markup=False)
+    else:
+        left = server["idle_timeout_seconds"] - server["idle_seconds"]
+        console.print(f"  Nobody is attached. It ends in {max(0, left):.0f} s.", markup=False)
+    console.print(f"  log: {document['log']}", markup=False, soft_wrap=True)

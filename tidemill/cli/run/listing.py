@@ -1,0 +1,88 @@
+"""`tidemill list`: the streams, what they read and what they write."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tidemill.cli.shared.output import STREAMS_WIDTH, new_table, output_console, print_json
+from tidemill.cli.shared.target_flags import StreamFlags, target_flags
+from tidemill.text.plurals import counted
+
+if TYPE_CHECKING:
+    from tidemill.definitions.source import Source
+    from tidemill.definitions.stream import Stream
+    from tidemill.target.resolve import ResolvedTarget
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command("list")
+@target_flags
+def show(flags: StreamFlags) -> None:
+    """List streams, what they read and what they write, in dependency order.
+
+    Only definitions and settings are read.
+
+    Exit status: 0, or 2 if the settings or definitions are wrong.
+    """
+    target, streams = flags.select()
+    if flags.as_json:
+        print_json(target=target.name, streams=[as_document(stream, target) for stream in streams])
+    else:
+        _print(streams, target)
+
+
+def as_document(stream: "Stream", target: "ResolvedTarget") -> dict[str, Any]:
+    """Return one stream as `list --json` prints it."""
+    return {
+        "stream": str(stream.name),
+        "description": stream.description,
+        "sources": [
+            {
+                "name": name,
+                "reads": source.describe(),
+                "streaming": source.streaming,
+                "upstream": None if source.upstream is None else str(source.upstream),
+                "binding": _binding(source, target),
+            }
+            for name, source in stream.sources.items()
+        ],
+        "sinks": [
+            {
+                "name": sink.name,
+                "kind": type(sink).__name__,
+                "table": str(target.lake.table(stream.name, sink.name)),
+            }
+            for sink in stream.sinks
+        ],
+        "owners": list(stream.owners),
+        "tags": dict(stream.tags),
+        "declared_at": stream.declared_at,
+    }
+
+
+def _binding(source: "Source", target: "ResolvedTarget") -> str | None:
+    """Return the folder or topic that a feed is bound to; None for other sources and for unbound feeds."""
+    from tidemill.connectors.feed import Feed
+    from tidemill.errors import ConfigurationError
+
+    if not isinstance(source, Feed):
+        return None
+    try:
+        return str(target.binding(source.name))
+    except ConfigurationError:
+        return None
+
+
+def _print(streams: "tuple[Stream, ...]", target: "ResolvedTarget") -> None:
+    from rich.markup import escape
+
+    table = new_table("Stream", "Reads", "Writes", no_wrap=("Stream",))
+    for stream in streams:
+        reads = "\n".join(source.describe() for source in stream.sources.values())
+        writes = "\n".join(type(sink).__name__ for sink in stream.sinks)
+        table.add_row(escape(str(stream.name)), escape(reads), escape(writes))
+    console = output_console(STREAMS_WIDTH)
+    console.print(table)
+    summary = f"{counted(len(streams), 'stream')}, target {target.name}, lake {target.lake.root}"
+    console.print(summary, markup=False)

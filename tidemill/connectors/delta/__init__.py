@@ -1,0 +1,1 @@
+"""Delta tables as a source: the backlog and the definition."""

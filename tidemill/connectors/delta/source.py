@@ -1,0 +1,48 @@
+"""A Delta table as a source, by its path."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tidemill.connectors.known_options import DELTA_OPTIONS, known_options
+from tidemill.definitions.source import MAX_FILES_PER_BATCH, ReadingMode, Source, positive
+from tidemill.errors import DefinitionError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaSource(Source):
+    """A Delta table by its path, such as one that another system writes.
+
+    Attributes:
+        path: The table's folder.
+        mode: `append` reads new rows, `changes` the change data feed, `static` a snapshot.
+        max_files_per_batch: The most files per micro-batch.
+        max_bytes_per_batch: About the most bytes of files per micro-batch, in addition.
+        options: Further options of Delta's streaming source.
+    """
+
+    kind = "delta"
+    path: str
+    mode: ReadingMode = "append"
+    max_files_per_batch: int = MAX_FILES_PER_BATCH
+    max_bytes_per_batch: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str) or not self.path:
+            raise DefinitionError(f"DeltaSource: path is {self.path!r}; name a table's folder.")
+        positive(self.max_files_per_batch, what=f"DeltaSource {self.path!r}: max_files_per_batch")
+        positive(self.max_bytes_per_batch, what=f"DeltaSource {self.path!r}: max_bytes_per_batch")
+        known_options(self.options, DELTA_OPTIONS, what=f"DeltaSource {self.path!r}")
+
+    @property
+    def streaming(self) -> bool:
+        """Whether new data in it triggers the stream; a snapshot does not."""
+        return self.mode != "static"
+
+    def static(self) -> "DeltaSource":
+        """Return a snapshot of the table, pinned for the run."""
+        return replace(self, mode="static", watermark=None)
+
+    def describe(self) -> str:
+        """Return the table and how it is read."""
+        return f"Delta table {self.path} ({self.mode})"

@@ -1,0 +1,214 @@
+"""Feed: a logical input. The pipeline declares what its records look like; the target binds it to a location."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from tidemill.connectors.connector import Connector, SourceContext
+from tidemill.connectors.files.connector import limited
+from tidemill.connectors.kafka.source import MAX_OFFSETS_PER_BATCH
+from tidemill.connectors.parser import CORRUPT, Parser
+from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
+from tidemill.definitions.source import MAX_FILES_PER_BATCH, Source, positive
+from tidemill.errors import DefinitionError
+from tidemill.target.target import FolderBinding
+from tidemill.text.names import valid_feed_name, valid_rule_name
+from tidemill.text.sql_parsing import valid_condition
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from tidemill.definitions.stream import Stream
+
+UNPARSABLE = "unparsable"
+# Columns that no schema has.
+_PARSED = "_tidemill_parsed"
+_BLANK = "_tidemill_blank"
+_FAILED = "_tidemill_unparsable"
+# One type for files and topics, so that a table outlives a change of the binding.
+_ORIGIN_TYPE = (
+    "struct<file:string, topic:string, partition:int, offset:bigint, timestamp:timestamp, key:string>"
+)
+
+
+@dataclass(frozen=True)
+class Feed(Source):
+    """A logical input of text records, which the target binds to a folder or a Kafka topic.
+
+    Records that cannot be parsed, and records that violate a quarantine rule, go to the table
+    `<stream>__quarantine` with their raw text and origin; all others go through the function. A blank
+    line is not a record, and neither is a header of `from_csv(header=True)`. A Kafka message without a value
+    (a tombstone) is data: its columns are NULL.
+
+    Attributes:
+        name: The feed's name: the folder below the landing folder, or the topic.
+        value: How a record is parsed.
+        quarantine: Conditions that a record must meet, by name, as SQL over the parsed columns. A record for which
+            one is NULL, or raises an error, violates it.
+        max_records_per_batch: The most messages per micro-batch, of a topic; None: no limit.
+        max_files_per_batch: The most files per micro-batch, of a folder; None: no limit.
+        max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger; it
+            replaces `max_files_per_batch`.
+    """
+
+    kind = "feed"
+    name: str
+    value: Parser
+    quarantine: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    max_records_per_batch: int | None = field(default=MAX_OFFSETS_PER_BATCH, kw_only=True)
+    max_files_per_batch: int | None = field(default=MAX_FILES_PER_BATCH, kw_only=True)
+    max_bytes_per_batch: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        valid_feed_name(self.name)
+        if not isinstance(self.value, Parser):
+            raise DefinitionError(
+                f"{self.describe()}: value is {self.value!r}; use from_json(...), from_csv(...) or raw()."
+            )
+        for rule, condition in self.quarantine.items():
+            valid_rule_name(rule, what=f"{self.describe()}: quarantine")
+            valid_condition(condition, what=f"{self.describe()}: quarantine rule {rule!r}")
+        if UNPARSABLE in self.quarantine:
+            raise DefinitionError(
+                f"{self.describe()}: the rule name {UNPARSABLE!r} is reserved; choose another."
+            )
+        positive(self.max_records_per_batch, what=f"{self.describe()}: max_records_per_batch")
+        positive(self.max_files_per_batch, what=f"{self.describe()}: max_files_per_batch")
+        positive(self.max_bytes_per_batch, what=f"{self.describe()}: max_bytes_per_batch")
+
+    @property
+    def is_feed(self) -> bool:
+        """It is one."""
+        return True
+
+    def with_watermark(self, column: str, delay: object) -> NoReturn:
+        """Refuse a watermark: a feed is ingested without state.
+
+        Raises:
+            DefinitionError: Always, with the alternative.
+        """
+        del delay
+        raise DefinitionError(
+            f"{self.describe()}: a feed has no watermark on {column!r}, because its quarantine needs a "
+            "stateless stream. Ingest the feed into one stream and put the watermark where another reads it."
+        )
+
+    def describe(self) -> str:
+        """Return the feed's name."""
+        return f"feed {self.name}"
+
+    def judged_lines(self, lines: "DataFrame") -> "DataFrame":
+        """Return lines as `FeedConnector.load` does: parsed columns, `_origin`, `_raw` and `_violated`.
+
+        Args:
+            lines: Lines with `_raw`, `_origin` and whether they are no records.
+        """
+        from pyspark.sql import functions as F
+
+        judged = self.judged(lines, _BLANK)
+        return judged.withColumn(VIOLATED, F.expr(f"CASE WHEN NOT {_BLANK} THEN {VIOLATED} END")).drop(_BLANK)
+
+    def judged(self, records: "DataFrame", *kept: str) -> "DataFrame":
+        """Return records with their parsed columns and `_violated`, the rules that each violates.
+
+        A header is no record, so one among the records counts as unparsable.
+
+        Args:
+            records: Records with `_raw` and `_origin`.
+            kept: Further columns of them to keep.
+        """
+        from pyspark.sql import functions as F
+
+        from tidemill.connectors.violations import guard, violated
+
+        if self.value.format == "raw":
+            columns, unparsable = [F.col(RAW).alias("value")], F.lit(False)
+        else:
+            is_header = self._is_header(records) if self.value.header else None
+            records = records.withColumn(_PARSED, self.value.parsed(F.col(RAW)))
+            unparsable = self.value.unparsable(RAW, _PARSED)
+            if is_header is not None:
+                unparsable |= is_header
+            columns = [F.col(f"{_PARSED}.*")]
+        parsed = records.select(*columns, RAW, ORIGIN, *kept, unparsable.alias(_FAILED)).drop(CORRUPT)
+        # An unparsable record has no columns that a rule could judge: it violates that one rule only.
+        cases = [f"WHEN {_FAILED} THEN array('{UNPARSABLE}')"]
+        if self.quarantine:
+            # Most records violate nothing, and one condition that all rules make costs less than one per rule.
+            always = guard(parsed.select(RAW))
+            together = " AND ".join(f"({condition})" for condition in self.quarantine.values())
+            names = ", ".join(
+                f"CASE WHEN {violated(condition, always)} THEN '{rule}' END"
+                for rule, condition in self.quarantine.items()
+            )
+            cases.append(f"WHEN {violated(together, always)} THEN array_compact(array({names}))")
+        # One expression in SQL: each column of Python's API is a few calls to the JVM, and this is built per batch.
+        violations = F.expr(f"CASE {' '.join(cases)} ELSE CAST(array() AS ARRAY<STRING>) END")
+        return parsed.withColumn(VIOLATED, violations).drop(_FAILED)
+
+    def _is_header(self, records: "DataFrame") -> "Column":
+        """Return whether a line of the feed holds the names of its columns."""
+        from pyspark.sql import functions as F
+
+        parsed = records.select(self.value.parsed(F.col(RAW)).alias(_PARSED)).select(f"{_PARSED}.*")
+        return self.value.is_header(F.col(RAW), parsed.drop(CORRUPT).columns)
+
+    def lines(self, context: SourceContext, name: str) -> "DataFrame":
+        """Return one row per line or message: `_raw`, the text or NULL, `_origin`, and whether it is no record."""
+        from pyspark.sql import functions as F
+
+        binding = context.target.binding(self.name)
+        reader = context.spark.readStream.name(name)
+        if isinstance(binding, FolderBinding):
+            reader = limited(reader.format("text"), self.max_files_per_batch, self.max_bytes_per_batch)
+            lines = reader.load(str(binding.path))
+            origin = F.struct(
+                F.input_file_name().alias("file"),
+                F.lit(None).cast("string").alias("topic"),
+                F.lit(None).cast("int").alias("partition"),
+                F.lit(None).cast("bigint").alias("offset"),
+                F.lit(None).cast("timestamp").alias("timestamp"),
+                F.lit(None).cast("string").alias("key"),
+            )
+            rows = lines.select(F.col("value").alias(RAW), origin.cast(_ORIGIN_TYPE).alias(ORIGIN))
+            return self._with_blank(rows, F.trim(F.col(RAW)) == "")
+        reader = reader.format("kafka").options(**binding.cluster.spark_options())
+        if self.max_records_per_batch:
+            reader = reader.option("maxOffsetsPerTrigger", str(self.max_records_per_batch))
+        messages = reader.option("subscribe", binding.topic).option("startingOffsets", "earliest").load()
+        origin = F.struct(
+            F.lit(None).cast("string").alias("file"),
+            "topic",
+            "partition",
+            "offset",
+            "timestamp",
+            F.col("key").cast("string").alias("key"),
+        )
+        rows = messages.select(
+            F.col("value").cast("string").alias(RAW), origin.cast(_ORIGIN_TYPE).alias(ORIGIN)
+        )
+        return self._with_blank(rows, F.lit(False))
+
+    def _with_blank(self, lines: "DataFrame", is_blank: "Column") -> "DataFrame":
+        """Return lines with a column that is true for those that are no records, such as headers."""
+        if self.value.header:
+            is_blank |= self._is_header(lines)
+        return lines.withColumn(_BLANK, is_blank)
+
+
+class FeedConnector(Connector[Feed]):
+    """Feeds: text records of a folder or a topic, whichever the target binds."""
+
+    kind = "feed"
+
+    def load(self, source: Feed, context: SourceContext, name: str) -> "DataFrame":
+        """Return parsed columns, `_origin`, `_raw` and `_violated` (the rules that the record violates).
+
+        Lines that are no records are among the rows, so that whoever reads them can count them: `_violated` is NULL.
+        """
+        return source.judged_lines(source.lines(context, name))
+
+
+def feed_of(stream: "Stream") -> Feed | None:
+    """Return the feed that a stream ingests; None for other streams."""
+    return next((source for source in stream.sources.values() if isinstance(source, Feed)), None)

@@ -1,0 +1,291 @@
+"""The backlog in a folder: its files against the file source's own log of the files it has read.
+
+The listing is Spark's (`InMemoryFileIndex`, `HadoopFSUtils.shouldFilterOutPathName`): names that begin with
+`_` or `.` are not data, and folders below count only where there are partition folders (`day=1`) or
+`recursiveFileLookup` is on. An empty file is a file. Times do not count: a rename keeps them.
+"""
+
+# `Path` costs several times as much per name as `os` does, and there may be hundreds of thousands.
+# ruff: noqa: PTH100, PTH111, PTH113, PTH116, PTH119, PTH207
+
+import glob
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from shlex import quote
+from urllib.parse import quote as percent_encoded
+from urllib.parse import unquote
+
+from tidemill.checkpoint import SourceFile, SourceOffset
+from tidemill.checkpoint.format.folder import Folder
+from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
+from tidemill.connectors.backlog import Backlog, UnreadFiles
+from tidemill.errors import TerminalError
+from tidemill.text.plurals import counted
+
+_GLOB = re.compile(r"[*?\[{]")
+# Spark 4.2.0 reads the other files of a batch twice when the name of one has such a character.
+_DOUBLING = re.compile(r"[*?\[\]{}\\]")
+_NOT_ESCAPED = "/-_.!~'()*,;:$&+=@"
+_ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A folder that has moved, with the files that a source has read.
+
+    Attributes:
+        old: The absolute path that the source's log has, perhaps with a glob.
+        new: The absolute path now.
+    """
+
+    old: str
+    new: str
+
+    def address(self, logged: str) -> str:
+        """Return the address of a logged file in the new folder, as Spark writes it."""
+        old, new = _without_glob(self.old), _without_glob(self.new)
+        if not plain_path(logged).startswith(f"{old.rstrip('/')}/"):
+            return logged
+        # What follows the folder stays as Spark has escaped it.
+        below = logged.split(":", 1)[1].removeprefix("//").split("/")[len(old.rstrip("/").split("/")) :]
+        return "file://" + "/".join([_escaped(new.rstrip("/")), *below])
+
+
+def file_address(path: str) -> str:
+    """Return the address of a file as Spark logs it."""
+    return f"file://{_escaped(path)}"
+
+
+def _escaped(path: str) -> str:
+    """Return a path as `java.net.URI` escapes it: only what is not allowed in ASCII."""
+    return "".join(char if not char.isascii() else percent_encoded(char, safe=_NOT_ESCAPED) for char in path)
+
+
+def _without_glob(path: str) -> str:
+    parts = path.split("/")
+    plain = next((number for number, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+    return "/".join(parts[:plain])
+
+
+def waiting_files(
+    path: str,
+    offset: SourceOffset | None,
+    *,
+    checkpoint: Path | None,
+    name: str,
+    what: str,
+    options: Mapping[str, str] | None = None,
+    relocation: Relocation | None = None,
+) -> Backlog:
+    """Return the files of a folder that no batch has read.
+
+    Args:
+        path: A folder, a file, or a glob of them.
+        offset: The file source's offset.
+        checkpoint: The checkpoint, if there is one.
+        name: The source's name in it.
+        what: A description of the source.
+        options: The file source's options.
+        relocation: Where the files were when they were read, if they have moved since.
+
+    Raises:
+        TerminalError: The folder is missing or cannot be read, or an unread file has a name with which Spark
+            would read other files twice.
+        CheckpointFormatError: The source's log is damaged.
+    """
+    chosen = {key.lower(): value for key, value in (options or {}).items()}
+    if "://" in plain_path(path):
+        return Backlog(1, "files", f"{path} cannot be listed without Spark")
+    try:
+        present = listed_files(path, options or {})
+    except FileNotFoundError as error:
+        raise TerminalError(
+            f"{what}: there is no folder {error.filename}.",
+            fix=f"create it (mkdir -p {quote(str(error.filename))}), or correct the target.",
+        ) from None
+    except OSError as error:
+        raise TerminalError(
+            f"{what}: {error.filename} cannot be read: {error.strerror}.",
+            fix="give this user the right to read it, or correct the target.",
+        ) from None
+    last = None if offset is None else offset.log_offset
+    logged = _logged(checkpoint, name, relocation)
+    # Logged by a batch that was killed before it was planned: the next batch takes them.
+    unread = sum(
+        count for part in logged for entry, count in part.counts.items() if last is None or entry > last
+    )
+    if chosen.get("filenameonly", "").lower() == "true":
+        names = {os.path.basename(path) for part in logged for path in part.paths}
+        new = [path for path in present if os.path.basename(path) not in names]
+    else:
+        new = present
+        for part in logged:
+            new = [path for path in new if path not in part.paths]
+    _refuse_doubling(new, what)
+    return Backlog(
+        len(new) + unread,
+        "files",
+        os.path.basename(min(new)) if new else "",
+        head=f"{counted(len(present), 'file')}, last {os.path.basename(max(present))}"
+        if present
+        else "0 files",
+        unread=UnreadFiles(tuple(new)) if new else None,
+    )
+
+
+def _refuse_doubling(files: list[str], what: str) -> None:
+    bad = next((file for file in files if _DOUBLING.search(file)), None)
+    if bad is not None:
+        raise TerminalError(
+            f"{what}: the name of {bad} has one of the characters * ? [ ] {{ }} \\ in it, and Spark would read "
+            "every other file of the same batch twice.",
+            fix="rename the file, or move it away.",
+        )
+
+
+def listed_files(path: str, options: Mapping[str, str]) -> list[str]:
+    """Return the files of a folder, a file or a glob, as the file source lists them.
+
+    Raises:
+        OSError: The folder is missing or cannot be read.
+    """
+    chosen = {key.lower(): value for key, value in options.items()}
+    listing = _Listing(
+        recursive=chosen.get("recursivefilelookup", "").lower() == "true",
+        pattern=chosen.get("pathglobfilter"),
+    )
+    return listing.files(os.path.abspath(os.path.expanduser(plain_path(path))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """The files of one entry of a file source's log.
+
+    Attributes:
+        paths: Their paths, without scheme and escapes.
+        counts: How many of them each batch of the source logged.
+    """
+
+    paths: frozenset[str]
+    counts: Mapping[int, int]
+
+    @classmethod
+    def of(cls, files: Iterable[SourceFile], relocation: Relocation | None = None) -> "_Logged":
+        paths: set[str] = set()
+        counts: Counter[int] = Counter()
+        for file in files:
+            paths.add(plain_path(file.path if relocation is None else relocation.address(file.path)))
+            counts[file.entry] += 1
+        return cls(frozenset(paths), counts)
+
+
+def _logged(checkpoint: Path | None, name: str, relocation: Relocation | None) -> list[_Logged]:
+    """Return what a file source has logged.
+
+    An entry with all files of the past is parsed once per process, because sensors ask every few seconds: Spark
+    never changes one.
+    """
+    if relocation is not None:
+        return [_Logged.of(logged_files(checkpoint, name), relocation)]
+    if checkpoint is None or not (checkpoint / "sources").is_dir():
+        return []
+    folder, log = Folder.at(checkpoint), source_folder(name)
+    logged = []
+    for entry in needed_entries(log_entries(folder.names(log))):
+        where = f"{log}/{entry.name}"
+        if entry.compact:
+            status = os.stat(checkpoint / where)
+            logged.append(_compact(str(checkpoint), where, status.st_size, status.st_mtime_ns))
+        else:
+            logged.append(_Logged.of(read_entry(folder, where)))
+    return logged
+
+
+@lru_cache(maxsize=512)
+def _compact(checkpoint: str, where: str, _size: int, _modified_ns: int) -> _Logged:
+    return _Logged.of(read_entry(Folder.at(Path(checkpoint)), where))
+
+
+def logged_files(checkpoint: Path | None, name: str) -> Iterator[SourceFile]:
+    """Yield the files in a file source's log, in which Spark keeps what it has read."""
+    if checkpoint is None or not (checkpoint / "sources").is_dir():
+        return
+    folder = Folder.at(checkpoint)
+    log = source_folder(name)
+    for entry in needed_entries(log_entries(folder.names(log))):
+        yield from read_entry(folder, f"{log}/{entry.name}")
+
+
+@dataclass(slots=True)
+class _Listing:
+    """A listing of files as the file source does it.
+
+    Attributes:
+        recursive: Whether all subfolders count.
+        pattern: A glob that names must match.
+    """
+
+    recursive: bool
+    pattern: str | None
+    _partitioned: bool = field(default=False, init=False)
+
+    def files(self, path: str) -> list[str]:
+        roots = [path]
+        if _GLOB.search(path):
+            patterns = _alternatives(path)
+            roots = sorted({root for pattern in patterns for root in glob.glob(pattern, include_hidden=True)})
+        own: list[str] = []
+        below: list[str] = []
+        for root in roots:
+            if os.path.isfile(root):
+                own += [root] if self._is_data(os.path.basename(root)) else []
+            else:
+                self._walk(root, own, below)
+        files = own + below if self.recursive or self._partitioned else own
+        if self.pattern is None:
+            return files
+        globs = _alternatives(self.pattern)
+        return [file for file in files if any(fnmatchcase(os.path.basename(file), name) for name in globs)]
+
+    def _walk(self, folder: str, own: list[str], below: list[str]) -> None:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not self._is_data(entry.name):
+                    continue
+                if entry.is_dir():
+                    self._partitioned = self._partitioned or "=" in entry.name
+                    self._walk(entry.path, below, below)
+                elif entry.is_file():
+                    own.append(entry.path)
+
+    @staticmethod
+    def _is_data(name: str) -> bool:
+        if not name.startswith(("_", ".")):
+            return not name.endswith("._COPYING_")
+        if name.startswith(("_metadata", "_common_metadata")):
+            return True
+        return name.startswith("_") and "=" in name and not name.endswith("._COPYING_")
+
+
+def plain_path(address: str) -> str:
+    """Return a path as Spark logs it (`file:///a/b%20c`), or as users write it, without scheme and escapes."""
+    if not address.startswith("file:"):
+        return address
+    path = address.removeprefix("file:")
+    path = path.removeprefix("//") if path.startswith("///") else path
+    return unquote(path) if "%" in path else path
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """Return `a{b,c}` as `ab` and `ac`: Hadoop's globs have braces and Python's do not."""
+    braces = _ALTERNATIVES.search(pattern)
+    if braces is None:
+        return [pattern]
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
+    return [path for part in braces[1].split(",") for path in _alternatives(f"{before}{part}{after}")]

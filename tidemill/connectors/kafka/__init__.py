@@ -1,0 +1,1 @@
+"""Kafka as a source: its client, its backlog, its definition."""

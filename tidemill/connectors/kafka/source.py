@@ -1,0 +1,87 @@
+"""Kafka topics as a source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidemill.connectors.known_options import KAFKA_OPTIONS, known_options
+from tidemill.definitions.source import Source, positive
+from tidemill.errors import DefinitionError
+from tidemill.target.secret import is_secret
+
+_OWN = {
+    "subscribe": "subscribe=",
+    "subscribepattern": "subscribe_pattern=",
+    "assign": "assign=",
+    "startingoffsets": "starting_offsets=",
+}
+
+
+# A first run over a topic of years would otherwise be one batch.
+MAX_OFFSETS_PER_BATCH = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSource(Source):
+    """Topics of a cluster with the columns of Spark's Kafka source: key, value, topic, partition, offset, ...
+
+    Exactly one of `subscribe`, `subscribe_pattern` and `assign` selects the topics.
+
+    Attributes:
+        cluster: A cluster's name in the target.
+        subscribe: Topics by name.
+        subscribe_pattern: Topics by a Java regular expression.
+        assign: Partitions by topic.
+        starting_offsets: `earliest`, `latest` or offsets by topic and partition; the first run only.
+        max_offsets_per_batch: The most messages per micro-batch; None: no limit.
+        include_headers: Adds the column `headers`.
+        options: Further options of Spark's Kafka source.
+    """
+
+    kind = "kafka"
+    cluster: str = "default"
+    subscribe: str | tuple[str, ...] = ()
+    subscribe_pattern: str | None = None
+    assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    starting_offsets: str | Mapping[str, Mapping[int, int]] = "earliest"
+    max_offsets_per_batch: int | None = MAX_OFFSETS_PER_BATCH
+    include_headers: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.subscribe, str):
+            object.__setattr__(self, "subscribe", (self.subscribe,))
+        chosen = [bool(self.subscribe), bool(self.subscribe_pattern), bool(self.assign)]
+        if sum(chosen) != 1:
+            raise DefinitionError(
+                "KafkaSource: give exactly one of subscribe, subscribe_pattern and assign "
+                f"(subscribe={self.subscribe!r}, subscribe_pattern={self.subscribe_pattern!r}, "
+                f"assign={dict(self.assign)!r})."
+            )
+        positive(self.max_offsets_per_batch, what="KafkaSource: max_offsets_per_batch")
+        check_options(self.options, what="KafkaSource")
+
+    def describe(self) -> str:
+        """Return the topics and the cluster."""
+        what = ", ".join(self.subscribe) or self.subscribe_pattern or ", ".join(self.assign)
+        return f"Kafka {what} on {self.cluster}"
+
+
+def check_options(options: Mapping[str, str], *, what: str) -> None:
+    """Refuse options that would break an available-now run, that are an argument here, or that do not exist.
+
+    Raises:
+        DefinitionError: With the option and the alternative.
+    """
+    plain = {option: value for option, value in options.items() if not option.lower().startswith("kafka.")}
+    known_options(plain, KAFKA_OPTIONS | {*_OWN, "minoffsetspertrigger"}, what=what)
+    for option in options:
+        lowered = option.lower()
+        if lowered == "minoffsetspertrigger":
+            raise DefinitionError(
+                f"{what}: minOffsetsPerTrigger can leave a tail unread in an available-now run. "
+                "Let the schedule decide when a run is worth it, and leave the option out."
+            )
+        if lowered in _OWN:
+            raise DefinitionError(f"{what}: {option} is an argument here; use {_OWN[lowered]}.")
+        if lowered.startswith("kafka.") and is_secret(option):
+            raise DefinitionError(f"{what}: {option} is a credential, which belongs to the target's cluster.")

@@ -1,0 +1,106 @@
+"""Rules as Spark evaluates them: which rows violate a condition, how many, and which are kept."""
+
+from typing import TYPE_CHECKING
+
+from tidemill.definitions.expectations import FAIL_MARK
+from tidemill.text.names import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
+
+    from tidemill.definitions.expectations import Expect
+
+OBSERVATION = "tidemill_expectations"
+_GUARD_COLUMNS = 8
+_LEAST_HASH = -(2**31)
+
+
+def violated(condition: str, guard: str) -> str:
+    """Return a condition in SQL that is true where a condition is false or NULL, or raises an error.
+
+    Spark has no general `try`: `try_to_binary` evaluates its input in one, and an error becomes NULL. It does not
+    catch the error of an expression that two conditions share, because Spark evaluates that one earlier; the
+    branch of a CASE is never evaluated early.
+
+    Args:
+        condition: The condition.
+        guard: A condition that is always true and that Spark cannot simplify: see `guard`.
+    """
+    # NOT keeps Spark's check that the condition is boolean; a cast to a string takes every type.
+    tried = f"try_to_binary(CASE WHEN {guard} THEN CAST(NOT ({condition}) AS STRING) END, 'utf-8')"
+    return f"NOT coalesce({tried} = X'{b'false'.hex()}', false)"
+
+
+def guard(rows: "DataFrame") -> str:
+    """Return a condition over some columns that is always true, for `violated`.
+
+    Several columns, because Spark simplifies the condition where all of them are literals.
+    """
+    terms = [_hashable(field) for field in rows.schema.fields[:_GUARD_COLUMNS]]
+    return f"hash({', '.join(terms)}) >= {_LEAST_HASH}"
+
+
+def _hashable(field: "StructField") -> str:
+    """Return a cheap value of a column of any type: maps and variants have no hash."""
+    from pyspark.sql.types import ArrayType, AtomicType, BinaryType, MapType, StringType, VariantType
+
+    column = quoted(field.name)
+    if isinstance(field.dataType, StringType | BinaryType):
+        return f"octet_length({column})"
+    if isinstance(field.dataType, ArrayType | MapType):
+        return f"size({column})"
+    if isinstance(field.dataType, AtomicType) and not isinstance(field.dataType, VariantType):
+        return column
+    return f"{column} IS NULL"
+
+
+def counts(rows: "DataFrame", rules: "Sequence[Expect]") -> "list[Column]":
+    """Return aggregates over rows: `rows`, `dropped`, and `violated_<name>` for each rule.
+
+    A dropped row is counted under every rule that it violates, and once as `dropped`.
+    """
+    from pyspark.sql import functions as F
+
+    always = guard(rows)
+    return [
+        F.expr("count(1) AS `rows`"),
+        F.expr(f"sum(CAST({_dropped(rules, always)} AS BIGINT)) AS dropped"),
+        *(
+            F.expr(
+                f"sum(CAST({violated(rule.condition, always)} AS BIGINT)) AS {quoted(f'violated_{rule.name}')}"
+            )
+            for rule in rules
+        ),
+    ]
+
+
+def kept(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
+    """Return the rows that no rule drops; a row that violates a `fail` rule stops the batch."""
+    from pyspark.sql import functions as F
+
+    if not rules:
+        return rows
+    always = guard(rows)
+    for rule in rules:
+        if rule.on_violation == "fail":
+            failure = F.raise_error(F.lit(f"{FAIL_MARK}:{rule.name}:{rule.condition}")).cast("boolean")
+            rows = rows.where(
+                F.when(F.expr(violated(rule.condition, always)), failure).otherwise(F.lit(True))
+            )
+    if any(rule.on_violation == "drop" for rule in rules):
+        rows = rows.where(f"NOT ({_dropped(rules, always)})")
+    return rows
+
+
+def observed(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
+    """Return the rows of a streaming query with the rules applied; the counts come with its progress."""
+    return kept(rows.observe(OBSERVATION, *counts(rows, rules)), rules) if rules else rows
+
+
+def _dropped(rules: "Sequence[Expect]", always: str) -> str:
+    """Return the condition in SQL that a rule drops a row."""
+    terms = [f"({violated(rule.condition, always)})" for rule in rules if rule.on_violation == "drop"]
+    return " OR ".join(["false", *terms])

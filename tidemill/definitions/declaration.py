@@ -1,0 +1,252 @@
+"""The parts of a stream's declaration, checked: its function, its sources, its sinks, its rules."""
+
+import functools
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemill.definitions.bounds import Checks
+from tidemill.definitions.expectations import Expect
+from tidemill.definitions.options import OutputMode
+from tidemill.definitions.sink import Sink
+from tidemill.definitions.source import Source
+from tidemill.definitions.stream import Stream
+from tidemill.errors import DefinitionError
+from tidemill.text.names import MAIN_SINK, RESERVED_RULES, valid_argument
+
+if TYPE_CHECKING:
+    from tidemill.definitions.stream import Transform
+
+
+@dataclass(frozen=True, slots=True)
+class Underlying:
+    """What a callable is known by.
+
+    Attributes:
+        name: The name of its function; None for a lambda.
+        description: Its docstring.
+        code: Its code object; None where it has none.
+    """
+
+    name: str | None
+    description: str
+    code: object | None
+
+
+def underlying(function: "Transform") -> Underlying:
+    """Return the function behind a partial, a method or a callable object.
+
+    Raises:
+        DefinitionError: It is a class, a coroutine or a generator, or is not callable.
+    """
+    inner: object = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if inspect.isclass(inner) or not callable(inner):
+        raise DefinitionError(f"the function is {function!r}: give a function of DataFrames.")
+    described = inner if inspect.isroutine(inner) else type(inner).__call__
+    if inspect.iscoroutinefunction(described) or inspect.isgeneratorfunction(described):
+        raise DefinitionError(f"the function {function!r} is a coroutine or a generator: return a DataFrame.")
+    name = getattr(inner, "__name__", None)
+    return Underlying(
+        name=name if isinstance(name, str) and name != "<lambda>" else None,
+        description=inspect.cleandoc(inspect.getdoc(inner) or "") if inspect.isroutine(inner) else "",
+        code=getattr(described, "__code__", None),
+    )
+
+
+def location_of(function: "Transform") -> str:
+    """Return `file:line` of a function."""
+    code = underlying(function).code
+    return (
+        f"{Path(code.co_filename).name}:{code.co_firstlineno}" if inspect.iscode(code) else "unknown location"
+    )
+
+
+def arguments_of(function: "Transform") -> list[str]:
+    """Return the arguments of a function that take DataFrames: those that are positional.
+
+    Raises:
+        DefinitionError: Its signature cannot be read, or it takes a variable number of arguments.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise DefinitionError(f"the function {function!r} has no signature that Python can read.") from None
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        raise DefinitionError("the function takes *args: name one argument per source.")
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+
+
+def named_sources(
+    arguments: Sequence[str], source: Source | Stream | Mapping[str, Source | Stream]
+) -> dict[str, Source]:
+    """Return the sources by argument name, in the order of the function's arguments.
+
+    Raises:
+        DefinitionError: The names do not match, or something is not a source.
+    """
+    if not isinstance(source, Mapping):
+        if len(arguments) != 1:
+            raise DefinitionError(
+                f"source is one source, and the function takes {len(arguments)} arguments {list(arguments)}: "
+                "give source={argument: source, ...}, or let the function take one DataFrame."
+            )
+        source = {arguments[0]: source}
+    if set(source) != set(arguments):
+        raise DefinitionError(
+            f"the keys of source are {sorted(source)}, and the function's arguments are {sorted(arguments)}: "
+            "they must be the same names."
+        )
+    named = {}
+    for argument in arguments:
+        given = source[argument]
+        reading = given.reading() if isinstance(given, Stream) else given
+        if not isinstance(reading, Source):
+            raise DefinitionError(
+                f"source {argument!r} is {given!r}: give a Feed, a KafkaSource, a FileSource, "
+                "a DeltaSource or another stream."
+            )
+        named[valid_argument(argument)] = reading
+    return named
+
+
+def ordered_sinks(sink: Sink | Sequence[Sink]) -> tuple[Sink, ...]:
+    """Return the sinks with the main one last.
+
+    Raises:
+        DefinitionError: Something is not a sink, or the names are not unique.
+    """
+    sinks = (sink,) if isinstance(sink, Sink) else tuple(sink) if isinstance(sink, Sequence) else ()
+    if not sinks or not all(isinstance(one, Sink) for one in sinks):
+        raise DefinitionError(
+            f"sink is {sink!r}: give a DeltaAppend, a DeltaMerge, a DeltaOverwrite, or a list of them."
+        )
+    names = [one.name for one in sinks]
+    if len(set(names)) < len(names) or MAIN_SINK not in names:
+        raise DefinitionError(
+            f"sink names are {names}: each needs its own name, and exactly one sink, the main one, has none."
+        )
+    if "quarantine" in names:
+        raise DefinitionError("sink name 'quarantine' is reserved for Tidemill's own table; choose another.")
+    return tuple(sorted(sinks, key=lambda one: one.name == MAIN_SINK))
+
+
+def unique_rules(expect: Sequence[Expect]) -> tuple[Expect, ...]:
+    """Return the rules.
+
+    Raises:
+        DefinitionError: Something is not a rule, two have the same name, or a name is reserved.
+    """
+    rules = tuple(expect) if isinstance(expect, Sequence) else ()
+    if not isinstance(expect, Sequence) or not all(isinstance(rule, Expect) for rule in rules):
+        raise DefinitionError(f"expect is {expect!r}: give a list of Expect(...).")
+    names = [rule.name for rule in rules]
+    if len(set(names)) < len(names):
+        raise DefinitionError(f"expect has the names {names}: each rule needs its own.")
+    if reserved := sorted(RESERVED_RULES.intersection(names)):
+        raise DefinitionError(
+            f"expectation {reserved[0]!r} has the name of a check of Tidemill; choose another."
+        )
+    return rules
+
+
+def valid_checks(checks: object, *, default: Checks) -> Checks:
+    """Return the bounds of a stream's checks, or the default where there are none.
+
+    Raises:
+        DefinitionError: It is not a `Checks`.
+    """
+    if checks is None:
+        return default
+    if not isinstance(checks, Checks):
+        raise DefinitionError(f"checks is {checks!r}: give Checks(...).")
+    return checks
+
+
+def check_freshness(stream: Stream) -> None:
+    """Check that a declared freshness can be evaluated.
+
+    Raises:
+        DefinitionError: Nothing says how old an event is.
+    """
+    watermarks = any(source.watermark is not None for source in stream.sources.values())
+    if stream.checks.freshness is not None and stream.checks.event_time is None and not watermarks:
+        raise DefinitionError(
+            "checks has freshness, and no source has a watermark: name the column of the table that has the event "
+            "times with event_time=."
+        )
+
+
+def check_parts(stream: Stream) -> None:
+    """Check what only the parts together can get wrong.
+
+    Raises:
+        DefinitionError: The sources, the output mode and the sink do not fit each other.
+    """
+    if not any(source.streaming for source in stream.sources.values()):
+        raise DefinitionError(
+            "every source is a snapshot, so nothing would ever trigger the stream: let one of them stream."
+        )
+    if stream.name in stream.upstreams:
+        raise DefinitionError("it reads its own table, which is a cycle.")
+    feeds = [key for key, source in stream.sources.items() if source.is_feed]
+    if feeds and len(stream.sources) > 1:
+        raise DefinitionError(
+            f"source {feeds[0]!r} is a feed beside other sources: a feed is ingested by a stateless stream "
+            "of its own, because its quarantine needs the raw record. Ingest it first and read that stream here."
+        )
+    if feeds and stream.query.output_mode != "append":
+        raise DefinitionError(
+            f"output_mode is {stream.query.output_mode!r}, which is for aggregations, and a feed with its "
+            "quarantine needs a stateless stream. Ingest the feed into one stream and aggregate in another."
+        )
+    for sink in stream.sinks:
+        _check_output_mode(stream.query.output_mode, sink)
+    if stream.lookback is not None:
+        _check_lookback(stream)
+
+
+def _check_lookback(stream: Stream) -> None:
+    """Check that a backfill of a stream may read less than everything."""
+    if stream.backfill_by is None:
+        raise DefinitionError(
+            "lookback is declared, and no backfill_by: name the column whose values a backfill selects by."
+        )
+    if not all(sink.only_appends for sink in stream.sinks):
+        raise DefinitionError(
+            "lookback is declared, and rows of the sink depend on everything before them: a backfill reads "
+            "everything. Leave lookback out, or use DeltaAppend()."
+        )
+
+
+def _check_output_mode(mode: OutputMode, sink: Sink) -> None:
+    """Check that a sink can take the rows of an output mode."""
+    label = "sink" if sink.name == MAIN_SINK else f"sink {sink.name!r}"
+    if mode == "complete" and not sink.batch_is_whole_result:
+        raise DefinitionError(
+            f"output_mode is 'complete', so each batch has the whole result, and the {label} is a "
+            f"{type(sink).__name__}, which would keep rows that have left the result: use DeltaOverwrite()."
+        )
+    if mode == "update" and sink.only_appends:
+        raise DefinitionError(
+            f"output_mode is 'update', whose rows replace earlier ones, and the {label} is a DeltaAppend, which "
+            "cannot take them: use DeltaMerge(keys=...)."
+        )
+    if mode != "complete" and sink.batch_is_whole_result:
+        raise DefinitionError(
+            f"output_mode is {mode!r}, so a batch has only the rows that are new, and the {label} is a "
+            "DeltaOverwrite, which would keep only those of the last batch: use output_mode='complete', or "
+            "DeltaAppend() or DeltaMerge(keys=...)."
+        )
+    if mode != "update" and sink.rows_are_replaced and not sink.orders_changes:
+        raise DefinitionError(
+            f"output_mode is {mode!r}, and the {label} is a DeltaMerge without sequence_by: changes can arrive in "
+            "any order, so name the column that orders them. Only output_mode='update' is ordered by batch."
+        )

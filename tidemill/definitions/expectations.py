@@ -1,0 +1,40 @@
+"""Rules on the rows of a stream's output.
+
+A rule is an SQL condition that every row should meet. A rule that evaluates to NULL, or that raises an error (a
+text that is no number, a division by zero), is violated: one row cannot stop a stream.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tidemill.errors import DefinitionError
+from tidemill.text.names import valid_rule_name
+from tidemill.text.sql_parsing import valid_condition
+
+OnViolation = Literal["warn", "drop", "fail"]
+FAIL_MARK = "TIDEMILL_EXPECTATION_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """A rule on the output of a stream.
+
+    Attributes:
+        name: Its name, also the name of the asset check.
+        condition: SQL over the output's columns. A row for which it is NULL, or raises an error, violates it.
+        on_violation: `warn` counts the row and keeps it, `drop` counts it and leaves it out, `fail` stops
+            the batch before anything is written.
+    """
+
+    name: str
+    condition: str
+    on_violation: OnViolation = "warn"
+
+    def __post_init__(self) -> None:
+        valid_rule_name(self.name, what="expectation")
+        valid_condition(self.condition, what=f"expectation {self.name!r}: condition")
+        if self.on_violation not in get_args(OnViolation):
+            raise DefinitionError(
+                f"expectation {self.name!r}: on_violation is {self.on_violation!r}; "
+                f"use one of {', '.join(get_args(OnViolation))}."
+            )

@@ -1,0 +1,127 @@
+"""Options of a stream's query, with defaults for small machines."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal, get_args
+
+from tidemill.definitions.source import positive
+from tidemill.errors import DefinitionError
+from tidemill.text.durations import duration
+
+OutputMode = Literal["append", "update", "complete"]
+StateStore = Literal["rocksdb", "hdfs"]
+WatermarkPolicy = Literal["min", "max"]
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+_WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+_PROVIDERS = {
+    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+}
+_OWN = {
+    _PARTITIONS: "shuffle_partitions=",
+    _STATE_STORE: "state_store=",
+    _WATERMARK_POLICY: "watermark_policy=",
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "nothing, because sources are always named",
+    "spark.sql.streaming.offsetLog.formatVersion": "nothing, because sources are always named",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOptions:
+    """Options of one stream's query.
+
+    Attributes:
+        output_mode: append, update or complete (Spark guide, "Output Modes").
+        state_store: rocksdb (with changelog) or hdfs; pinned by the checkpoint at its first start.
+        shuffle_partitions: Partitions of the state; pinned likewise. None: the default of the target.
+        max_run: How long a run may take before it stops after the batch in progress; the next run continues.
+        watermark_policy: Whether the slowest (min) or the fastest (max) of several watermarks counts; pinned
+            likewise.
+        options: Further `spark.sql.*` confs of the stream's session.
+    """
+
+    output_mode: OutputMode = "append"
+    state_store: StateStore = "rocksdb"
+    shuffle_partitions: int | None = None
+    max_run: timedelta | str | None = None
+    watermark_policy: WatermarkPolicy = "min"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for what, value, allowed in (
+            ("output_mode", self.output_mode, get_args(OutputMode)),
+            ("state_store", self.state_store, get_args(StateStore)),
+            ("watermark_policy", self.watermark_policy, get_args(WatermarkPolicy)),
+        ):
+            if value not in allowed:
+                raise DefinitionError(f"QueryOptions: {what} is {value!r}; use one of {', '.join(allowed)}.")
+        positive(self.shuffle_partitions, what="QueryOptions: shuffle_partitions")
+        if self.max_run is not None:
+            object.__setattr__(self, "max_run", duration(self.max_run, what="QueryOptions: max_run"))
+        for option in self.options:
+            if option in _OWN:
+                raise DefinitionError(
+                    f"QueryOptions: options has {option!r}, which Tidemill sets; use {_OWN[option]}."
+                )
+            if not option.startswith("spark.sql.") and not option.startswith("spark.databricks.delta."):
+                raise DefinitionError(
+                    f"QueryOptions: options has {option!r}, which is not a conf of a session; set it in the target's "
+                    "[spark.conf] table."
+                )
+
+    @property
+    def declared_confs(self) -> Mapping[str, str]:
+        """The confs that the declaration decides, to be compared with what a checkpoint keeps."""
+        declared = {
+            _STATE_STORE: _PROVIDERS[self.state_store],
+            _WATERMARK_POLICY: self.watermark_policy,
+            **self.options,
+        }
+        if self.shuffle_partitions is not None:
+            declared[_PARTITIONS] = str(self.shuffle_partitions)
+        return declared
+
+    def confs(self, default_partitions: int) -> dict[str, str]:
+        """Return the confs of the stream's session, all of them, so that sessions cannot leak into each other."""
+        return {
+            _PARTITIONS: str(self.shuffle_partitions or default_partitions),
+            _STATE_STORE: _PROVIDERS[self.state_store],
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+            # How often Spark writes snapshots of the state and removes old files, while a query runs. Most runs are
+            # shorter than its minute, so that each start would read the changes of all batches since the first one.
+            "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
+            _WATERMARK_POLICY: self.watermark_policy,
+            "spark.sql.session.timeZone": "UTC",
+            # Sources have names in the checkpoint, so that inputs can be added, removed and reordered.
+            "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+            "spark.sql.streaming.offsetLog.formatVersion": "2",
+            **self.options,
+        }
+
+
+def pinned_differences(pinned: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
+    """Return what is declared and has no effect, because the checkpoint keeps another value: a sentence each.
+
+    A checkpoint keeps some confs of its first start, and every later start takes them from there.
+
+    Args:
+        pinned: The confs of the checkpoint's newest offsets entry. The entry of the first batch lacks the shuffle
+            partitions, which the manifest has.
+        declared: The confs of the declaration: see `QueryOptions.declared_confs`.
+    """
+    stores = {provider: name for name, provider in _PROVIDERS.items()}
+    sentences = []
+    for conf, value in sorted(declared.items()):
+        kept = pinned.get(conf)
+        if kept is None or kept.lower() == value.lower():
+            continue
+        name = _OWN.get(conf, conf).removesuffix("=")
+        now, before = stores.get(value, value), stores.get(kept, kept)
+        sentences.append(
+            f"{name} is declared as {now} and the checkpoint keeps {before}: it was set at the first start, and the "
+            f"declaration has no effect. Fix: declare {before}, or rebuild the stream."
+        )
+    return sentences

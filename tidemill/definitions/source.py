@@ -1,0 +1,156 @@
+"""The base of all sources, and the table of another stream as a source. Needs no Spark."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from tidemill.errors import DefinitionError
+from tidemill.text.durations import duration
+
+if TYPE_CHECKING:
+    from tidemill.text.names import StreamName
+
+
+ReadingMode = Literal["append", "changes", "static"]
+# A restart reads the last committed batch's file list again, about 3 ms per file, so batches stay small.
+MAX_FILES_PER_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How late rows may arrive: Spark guide, "Handling Late Data and Watermarking".
+
+    Attributes:
+        column: The event-time column, a timestamp.
+        delay: How far a row may be behind the newest event time seen.
+    """
+
+    column: str
+    delay: timedelta
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """Base of all sources: what is read, as data. The connector of its kind loads it.
+
+    Attributes:
+        kind: The kind of source, which decides its connector.
+        watermark: Set through `with_watermark`.
+    """
+
+    kind: ClassVar[str]
+    watermark: Watermark | None = field(default=None, kw_only=True)
+
+    @property
+    def streaming(self) -> bool:
+        """Whether new data in it triggers the stream; a snapshot does not."""
+        return True
+
+    @property
+    def is_feed(self) -> bool:
+        """Whether it is a feed, whose records a stream of its own ingests and validates."""
+        return False
+
+    @property
+    def upstream(self) -> "StreamName | None":
+        """The stream whose table it reads; None for other sources."""
+        return None
+
+    def with_watermark(self, column: str, delay: str | timedelta) -> Self:
+        """Return the same source with a watermark.
+
+        Args:
+            column: The event-time column.
+            delay: How late rows may arrive: `"2 hours"`.
+
+        Raises:
+            DefinitionError: The column or the delay is not valid, the source is a snapshot, or it already has a
+                watermark.
+        """
+        if not self.streaming:
+            raise DefinitionError(
+                f"{self.describe()}: a snapshot has no watermark; put it on a streaming source."
+            )
+        if self.watermark is not None:
+            raise DefinitionError(
+                f"{self.describe()}: it already has a watermark on {self.watermark.column!r}."
+            )
+        if not isinstance(column, str) or not column:
+            raise DefinitionError(
+                f"{self.describe()}: watermark column is {column!r}; name an event-time column."
+            )
+        delay = duration(delay, what=f"{self.describe()}: watermark delay")
+        return replace(self, watermark=Watermark(column, delay))
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return a short description, for messages and lineage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamTable(Source):
+    """The table of another stream, without its bookkeeping columns.
+
+    A stream creates it: the stream itself stands for its new rows, `.changes()` for its change data feed, `.static()`
+    for a snapshot.
+
+    Attributes:
+        stream: The stream that writes the table.
+        mode: `append`, `changes` or `static`.
+        is_merge: Whether a merge writes the table, which then has tombstones.
+        max_files_per_batch: The most files per micro-batch; set through `limited`.
+        max_bytes_per_batch: About the most bytes of files per micro-batch, in addition; likewise.
+        definition: The stream itself, which may belong to another pipeline; None where only its name is known.
+    """
+
+    kind = "delta"
+    stream: "StreamName"
+    mode: ReadingMode
+    is_merge: bool
+    max_files_per_batch: int = MAX_FILES_PER_BATCH
+    max_bytes_per_batch: int | None = None
+    definition: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def streaming(self) -> bool:
+        """Whether new data in it triggers the stream; a snapshot does not."""
+        return self.mode != "static"
+
+    @property
+    def upstream(self) -> "StreamName":
+        """The stream that writes the table."""
+        return self.stream
+
+    def limited(
+        self, *, max_files_per_batch: int = MAX_FILES_PER_BATCH, max_bytes_per_batch: int | None = None
+    ) -> "StreamTable":
+        """Return the same reading with limits of a micro-batch.
+
+        Args:
+            max_files_per_batch: The most files.
+            max_bytes_per_batch: About the most bytes of files, in addition.
+
+        Raises:
+            DefinitionError: A limit is not a positive number, or the reading is a snapshot.
+        """
+        if not self.streaming:
+            raise DefinitionError(f"{self.describe()}: a snapshot is read whole, so it takes no limits.")
+        positive(max_files_per_batch, what=f"{self.describe()}: max_files_per_batch")
+        positive(max_bytes_per_batch, what=f"{self.describe()}: max_bytes_per_batch")
+        return replace(self, max_files_per_batch=max_files_per_batch, max_bytes_per_batch=max_bytes_per_batch)
+
+    def describe(self) -> str:
+        """Return the table and how it is read."""
+        return f"{self.stream} ({self.mode})"
+
+
+def positive(value: int | None, *, what: str) -> int | None:
+    """Return a limit that is None or at least 1.
+
+    Raises:
+        DefinitionError: With the field and the value.
+    """
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise DefinitionError(f"{what} is {value!r}: it must be a whole number of at least 1.")
+    return value

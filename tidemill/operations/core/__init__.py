@@ -1,0 +1,1 @@
+"""The core of every operation: a plan, its steps, its staging tables, its record."""

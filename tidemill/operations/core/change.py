@@ -1,0 +1,118 @@
+"""Change: what a command would change, or has changed, about a stream."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemill.errors import TerminalError
+from tidemill.records.edits import Edits
+from tidemill.records.manifest import Manifest
+from tidemill.records.operation import unfinished_error
+from tidemill.records.stream_records import Snapshot, StreamRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidemill.connectors.source_record import SourceRecord
+    from tidemill.definitions.stream import Stream
+    from tidemill.target.target import Target
+    from tidemill.text.names import StreamName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of a stream.
+
+    Attributes:
+        stream: The stream.
+        what: The change, in one sentence.
+        effects: What follows from it, one sentence each.
+        copies: The folder with copies of the files that were replaced; None where none was.
+        outcome: What it has done, in a sentence; empty where the plan says it all.
+    """
+
+    stream: "StreamName"
+    what: str
+    effects: tuple[str, ...] = ()
+    copies: Path | None = None
+    outcome: str = ""
+
+    def because(self, reason: str) -> "Change":
+        """Return the change with a reason as the first of its effects."""
+        return replace(self, effects=(reason, *self.effects))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A stream that is about to be changed.
+
+    Attributes:
+        stream: The stream.
+        snapshot: Its records.
+        manifest: Its manifest.
+        edits: Where edits of its checkpoint go.
+    """
+
+    stream: "Stream"
+    snapshot: Snapshot
+    manifest: Manifest
+    edits: Edits
+
+    @property
+    def sources(self) -> "Mapping[str, SourceRecord]":
+        """The records of the sources, by name."""
+        return self.manifest.active.sources
+
+    @property
+    def copies(self) -> Path | None:
+        """The folder with copies of what was replaced; None where nothing was."""
+        return self.edits.copies if self.edits.copies.exists() else None
+
+    def record(self, sources: "Mapping[str, SourceRecord]") -> None:
+        """Write the records of the sources into the manifest."""
+        self.snapshot.records.write_manifest(self.manifest.with_active(sources=dict(sources)))
+
+    def refuse(self, what: str, fix: str) -> TerminalError:
+        """Return the error that the change is not possible."""
+        return TerminalError(what, stream=self.stream.name, fix=fix)
+
+
+@contextmanager
+def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> Iterator[Subject]:
+    """Hold a stream's lease while it is changed.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        why: The command, for the lease and for the copies.
+        dry_run: Whether the change is planned only, which needs no lease.
+
+    Raises:
+        TerminalError: The stream has never run.
+        LeaseHeldError: A run holds the lease.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    if records.manifest() is None:
+        raise TerminalError(
+            "it has never run, so there is nothing to change.",
+            stream=stream.name,
+            fix=f"tidemill run {stream.name}",
+        )
+    lease = None if dry_run else records.take_lease(f"{why}-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+    try:
+        snapshot = records.snapshot()
+        if (operation := records.operation()) is not None and operation.publishing:
+            raise unfinished_error(operation, stream.name)
+        if snapshot.manifest is None:
+            raise TerminalError(
+                "its manifest is missing.", stream=stream.name, fix="restore it from a backup."
+            )
+        yield Subject(
+            stream=stream, snapshot=snapshot, manifest=snapshot.manifest, edits=Edits(snapshot, why)
+        )
+    finally:
+        if lease is not None:
+            lease.release()

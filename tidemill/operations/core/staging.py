@@ -1,0 +1,230 @@
+"""A stream that is computed beside its live tables, and published in one commit per table."""
+
+import json
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from tidemill.operations.core.steps import (
+    Step,
+    alone,
+    carry_out,
+    check_current,
+    computed,
+    leased_when_free,
+    staging_records,
+)
+from tidemill.records.stream_records import StreamRecords, transaction_app_id
+from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.run.decide.decision import decide
+from tidemill.run.execute.progress import Live
+from tidemill.run.execute.stream_run import StreamRun
+from tidemill.sinks.delta_merge import DeltaMerge
+from tidemill.storage import delta_log
+from tidemill.text.names import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidemill.definitions.sink import Sink
+    from tidemill.definitions.stream import Stream
+    from tidemill.records.lease import Lease
+    from tidemill.records.operation import Operation
+    from tidemill.run.execute.results import StreamResult
+    from tidemill.run.spark.engine import Engine
+    from tidemill.target.target import Target
+
+_FEED = "delta.enableChangeDataFeed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging(ABC):
+    """An operation that computes a stream in a staging folder and then publishes it.
+
+    Attributes:
+        stream: The stream.
+        target: The target, whose sources are read.
+        engine: Where Spark sessions come from.
+        records: The stream's records.
+        operation: The operation.
+        live: Where others see how far it is.
+        own_checkpoint: Whether its checkpoint is in the staging folder, because no run continues it.
+        lease: The stream's lease while it publishes; None while it computes.
+    """
+
+    stream: "Stream"
+    target: "Target"
+    engine: "Engine"
+    records: StreamRecords
+    operation: "Operation"
+    live: Live
+    own_checkpoint: bool = False
+    lease: "Lease | None" = None
+
+    @property
+    def staged(self) -> StreamRecords:
+        """The records in the staging folder."""
+        return staging_records(self.records, self.operation, own_checkpoint=self.own_checkpoint)
+
+    def complete(self, *, publish: bool) -> "Operation":
+        """Compute, then publish under the stream's lease if that is wanted; return the operation as it is then.
+
+        Raises:
+            LeaseHeldError: Another process has an operation of the stream, or a run holds it after an hour still.
+            TerminalError: Another operation of the stream is unfinished, or has begun meanwhile.
+        """
+        with alone(self.records, self.operation) as current:
+            if current.ended_at is not None:
+                return current
+            operation = computed(self.records, current, self.compute)
+            if not (publish or operation.publishing):
+                return operation
+            with leased_when_free(self.stream, self.records, operation.id) as lease:
+                check_current(self.records, operation)
+                if not operation.publishing:
+                    self.catch_up()
+                    return self._published(replace(operation, result=self.result()), lease)
+                return self._published(operation, lease)
+
+    def _published(self, operation: "Operation", lease: "Lease") -> "Operation":
+        publishing = replace(self, operation=operation, lease=lease)
+        return carry_out(self.records, operation, publishing.steps(), lease)
+
+    @abstractmethod
+    def compute(self) -> Mapping[str, Any]:
+        """Compute beside the live stream, as often as it is called; return the result."""
+
+    @abstractmethod
+    def catch_up(self) -> None:
+        """Compute what the live stream has read since; it cannot run now."""
+
+    @abstractmethod
+    def result(self) -> Mapping[str, Any]:
+        """Return how the live tables will change, as JSON."""
+
+    @abstractmethod
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps of the publication, in order."""
+
+    def run(self, *, planned_only: bool = False) -> "StreamResult":
+        """Run the stream until its sources have nothing more.
+
+        Args:
+            planned_only: Whether only the batch that is planned runs.
+
+        Raises:
+            TidemillError: The run fails, or another process holds the staging folder.
+        """
+        lease = self.staged.take_lease(self.operation.id)
+        try:
+            run = StreamRun(
+                plan=decide(self.stream, self.target, self.staged.snapshot()),
+                target=self.target,
+                engine=self.engine,
+                run_id=self.operation.id,
+                lease=lease,
+                canceled=Event(),
+                first_batch=0,
+                live=self.live,
+            )
+            return run.run(planned_only=planned_only)
+        finally:
+            self.live.leave(self.stream.name)
+            lease.release()
+
+    def remove(self) -> None:
+        """Remove the staging folder."""
+        shutil.rmtree(self.staged.lake.root, ignore_errors=True)
+
+
+def operation_metadata(operation: "Operation", **fields: Any) -> str:
+    """Return the `userMetadata` of a commit of an operation, as JSON."""
+    return json.dumps({"tidemill": {"operation": operation.id, **fields}}, separators=(",", ":"))
+
+
+def replace_table(
+    spark: "SparkSession",
+    sink: "Sink | None",
+    staged: StreamRecords,
+    live: StreamRecords,
+    commit: Mapping[str, str],
+) -> None:
+    """Replace the rows of a live table with those of a staged one, in one commit.
+
+    Readers see the old rows or the new ones. Delta skips the commit where the table has its transaction already.
+
+    Args:
+        spark: A session.
+        sink: The sink; None for the quarantine.
+        staged: The records of the staged table.
+        live: The records of the live table.
+        commit: The options of the commit: its transaction and its `userMetadata`.
+    """
+    name = QUARANTINE if sink is None else sink.name
+    path, before = live.table(name), delta_log.open_table(live.table(name))
+    if delta_log.open_table(staged.table(name)) is not None:
+        rows = spark.read.format("delta").load(str(staged.table(name)))
+    elif before is not None:  # nothing was refused, or written, this time
+        rows = spark.read.format("delta").load(str(path)).limit(0)
+    else:
+        return
+    if before is not None and isinstance(sink, DeltaMerge) and _FEED not in before.metadata().configuration:
+        # Another kind of sink created it, and readers of a merge table read its change data feed.
+        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} SET TBLPROPERTIES ('{_FEED}' = 'true')")
+    partitions = tuple(getattr(sink, "partition_by", ()))
+    writer = rows.write.format("delta").mode("overwrite").options(**commit)
+    if before is not None and _columns(spark, live, name) == _columns_of(rows):
+        # With a condition Delta keeps the layout of the table.
+        writer.option("replaceWhere", "true").option("partitionOverwriteMode", "static").save(str(path))
+        return
+    if partitions:
+        writer = writer.partitionBy(*partitions)
+    writer.option("overwriteSchema", "true").save(str(path))
+    if clusters := tuple(getattr(sink, "cluster_by", ())):
+        columns = ", ".join(map(quoted, clusters))
+        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} CLUSTER BY ({columns})")
+
+
+def copy_tables(spark: "SparkSession", stream: "Stream", records: StreamRecords, generation: int) -> None:
+    """Copy the tables of a stream to tables of their own: `<stream>__generation_<N>`.
+
+    Args:
+        spark: A session.
+        stream: The stream.
+        records: Its records.
+        generation: The generation that wrote them.
+    """
+    for sink in stream.sinks:
+        if delta_log.open_table(records.table(sink.name)) is None:
+            continue
+        name = f"generation_{generation}"
+        name = name if sink is stream.main else f"{sink.name}_{name}"
+        rows = spark.read.format("delta").load(str(records.table(sink.name)))
+        rows.write.format("delta").mode("overwrite").save(str(records.table(name)))
+
+
+def commit_options(operation: "Operation", query_id: str, sink: str, batch: int) -> dict[str, str]:
+    """Return the options of a write that stands for all batches up to one.
+
+    Args:
+        operation: The operation.
+        query_id: The query whose batches it stands for.
+        sink: The sink's name.
+        batch: The last of the batches.
+    """
+    return {
+        "txnAppId": transaction_app_id(query_id, sink),
+        "txnVersion": str(batch),
+        "userMetadata": operation_metadata(operation),
+    }
+
+
+def _columns(spark: "SparkSession", records: StreamRecords, name: str) -> list[tuple[str, str]]:
+    return _columns_of(spark.read.format("delta").load(str(records.table(name))))
+
+
+def _columns_of(rows: "DataFrame") -> list[tuple[str, str]]:
+    return sorted(rows.dtypes)

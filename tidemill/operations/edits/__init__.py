@@ -1,0 +1,1 @@
+"""Operations that edit the records of a stream and compute no rows."""

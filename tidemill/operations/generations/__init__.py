@@ -1,0 +1,1 @@
+"""Operations that start a new generation from another position."""

@@ -1,0 +1,238 @@
+"""Adopt: a stream continues the checkpoint and the table of a query that plain Spark ran.
+
+The checkpoint is copied, and its offsets get the names of the stream's sources (offset log version 2); its query id
+stays, and with it the identity of its transactions in the table. The order is such that a kill leaves something that
+the same command continues: the checkpoint, then the table, then the manifest, without which nothing counts.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemill.checkpoint import OffsetEntry, Tail, offset_batches, read_offset, read_tail
+from tidemill.checkpoint.verify import verify
+from tidemill.errors import TerminalError
+from tidemill.operations.core.change import Change
+from tidemill.operations.edits.source_match import names_of_sources
+from tidemill.operations.generations.checkpoint_copy import keeps_paths
+from tidemill.records.check_state import Checked, Position
+from tidemill.records.ledger_line import plain_offsets
+from tidemill.records.manifest import Generation, Manifest
+from tidemill.records.stream_records import SinkTable, StreamRecords
+from tidemill.run.execute.query import pinned_confs
+from tidemill.sinks.delta_append import DeltaAppend
+from tidemill.storage import delta_log
+
+if TYPE_CHECKING:
+    from tidemill.definitions.stream import Stream
+    from tidemill.target.target import Target
+
+_FIRST = 1
+_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+
+
+def adopt(
+    stream: "Stream", target: "Target", checkpoint: Path, *, table: Path | None = None, dry_run: bool = False
+) -> Change:
+    """Continue a checkpoint and a table that plain Spark made, without a replay.
+
+    Args:
+        stream: A stream that has never run, declared as the query was.
+        target: The target.
+        checkpoint: The query's checkpoint, which is copied.
+        table: The query's table, which is moved; None where it is at the stream's location already.
+        dry_run: Whether the change is planned only.
+
+    Raises:
+        TerminalError: The stream has run, the checkpoint is not sound or has an unfinished batch, its sources are not
+            those of the stream, or the table was not written by the query.
+        LeaseHeldError: A run holds the stream's lease.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    lease = None if dry_run else records.take_lease(f"adopt-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+    try:
+        adopting = _Adopting(stream, target, records, checkpoint, table)
+        change = adopting.plan()
+        if lease is not None:
+            lease.check()
+            adopting.apply()
+        return change
+    finally:
+        if lease is not None:
+            lease.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Adopting:
+    stream: "Stream"
+    target: "Target"
+    records: StreamRecords
+    checkpoint: Path
+    table: Path | None
+
+    def plan(self) -> Change:
+        """Check everything, and return what would be done."""
+        tail = self._checked_tail()
+        names = self._names(tail)
+        table = self._checked_table(tail)
+        renamed = [f"{position} is {name!r}" for position, name in names.items() if position != name]
+        effects = [
+            f"The checkpoint is copied to {self.records.checkpoint(_FIRST)}; the original stays.",
+            f"The query id {tail.query_id} stays, and with it the identity of the batches in the table.",
+        ]
+        if renamed:
+            effects.append(f"The sources get the names that they have in the stream: {', '.join(renamed)}.")
+        if table.path != self.records.table():
+            effects.append(f"The table is moved from {table.path} to {self.records.table()}.")
+        effects.append("The query must not be started again: it and the stream would write the same batches.")
+        return Change(
+            stream=self.stream.name,
+            what=f"The stream continues after batch {_last(tail)} of the query in {self.checkpoint}.",
+            effects=tuple(effects),
+        )
+
+    def apply(self) -> None:
+        """Copy the checkpoint, move the table, and write the manifest last."""
+        tail = self._checked_tail()
+        names = self._names(tail)
+        self._copy_checkpoint(names)
+        source = self._checked_table(tail).path
+        if source != self.records.table():
+            self.records.table().parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(source, self.records.table())
+        self._write_records(tail)
+
+    def _checked_tail(self) -> Tail:
+        if self.records.manifest() is not None:
+            raise self._refuse("it has run already.", "declare a stream of a new name for the query.")
+        here = self.records.checkpoint(_FIRST)
+        verdict = verify(self.checkpoint, level="full")
+        errors = [finding for finding in verdict.findings if finding.severity == "error"]
+        if errors:
+            raise self._refuse(
+                f"the checkpoint {self.checkpoint} is not sound: {errors[0].what} ({errors[0].where}).",
+                errors[0].fix,
+            )
+        tail = read_tail(self.checkpoint)
+        if here.exists() and read_tail(here).query_id != tail.query_id:
+            raise self._refuse(
+                f"its checkpoint {here} exists and is of another query.", "move the folder away."
+            )
+        if tail.next_start.kind in ("first_run", "repeat_batch"):
+            raise self._refuse(
+                f"batch {tail.next_start.batch_id} of the query is not committed.",
+                "let the query end properly: start it once more with the trigger availableNow.",
+            )
+        if keeps_paths(self.checkpoint):
+            raise self._refuse(
+                "the query uses transformWithState, whose state has the paths of its own checkpoint.",
+                "rebuild the table with a stream of its own.",
+            )
+        return tail
+
+    def _names(self, tail: Tail) -> Mapping[str, str]:
+        """Return the names of the stream's sources by those (or the positions) in the checkpoint."""
+        if tail.committed_offsets is None:
+            raise self._refuse("its last commit has no offsets.", "restore the checkpoint from a copy.")
+        return names_of_sources(self.stream, self.target, self.checkpoint, tail.committed_offsets)
+
+    def _checked_table(self, tail: Tail) -> SinkTable:
+        """Return the table, which has every batch of the checkpoint and no other."""
+        if len(self.stream.sinks) != 1 or not isinstance(self.stream.main, DeltaAppend):
+            raise self._refuse(
+                "only a stream with one DeltaAppend can adopt a table: others have columns that plain Spark does not "
+                "write, or tables that lack the batches so far.",
+                "declare sink=DeltaAppend(...).",
+            )
+        moved = self.table is None or not self.table.exists()  # before a kill, or by the user
+        path = self.records.table() if moved else self.table
+        table = None if path is None else delta_log.open_table(path)
+        if table is None or path is None:
+            raise self._refuse(f"there is no Delta table in {path}.", "name it with --table DIR.")
+        if path != self.records.table() and self.records.table().exists():
+            raise self._refuse(f"its table {self.records.table()} exists already.", "move it away.")
+        newest = table.transaction_version(tail.query_id) if tail.query_id else None
+        if newest != _last(tail):
+            has = "no batch of it" if newest is None else f"batch {newest} as its newest"
+            raise self._refuse(
+                f"the checkpoint ends at batch {_last(tail)} of query {tail.query_id}, and the table {path} has {has}: "
+                "it is another table, an older one, or was written by a function of foreachBatch.",
+                "name the table that the query writes with format('delta').",
+            )
+        partitions = table.metadata().partition_columns
+        if list(self.stream.main.partition_by) != partitions:
+            raise self._refuse(
+                f"the table {path} is partitioned by {partitions}, and the sink by "
+                f"{list(self.stream.main.partition_by)}.",
+                f"declare DeltaAppend(partition_by={partitions}).",
+            )
+        return SinkTable(path, str(table.metadata().id), table.version(), newest_batch=_last(tail))
+
+    def _copy_checkpoint(self, names: Mapping[str, str]) -> None:
+        to = self.records.checkpoint(_FIRST)
+        temporary = to.with_name(f".{to.name}.adopted")
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.copytree(self.checkpoint, temporary, ignore=shutil.ignore_patterns("*.tmp"))
+        for position, name in names.items():
+            if position != name and (temporary / "sources" / position).exists():
+                (temporary / "sources" / position).rename(temporary / "sources" / name)
+        for batch in offset_batches(self.checkpoint):
+            path = temporary / "offsets" / str(batch)
+            path.write_text(
+                _named(path.read_text(encoding="utf-8"), read_offset(self.checkpoint, batch), names)
+            )
+            path.with_name(f".{batch}.crc").unlink(missing_ok=True)  # of the content before
+        shutil.rmtree(to, ignore_errors=True)  # of an attempt that was killed
+        os.replace(temporary, to)  # noqa: PTH105 - atomic, as the name says
+
+    def _write_records(self, tail: Tail) -> None:
+        table = self.records.sink_table(tail.query_id)
+        entry = read_tail(self.records.checkpoint(_FIRST)).committed_offsets
+        if table is None or tail.query_id is None or entry is None:
+            raise self._refuse("its table or its checkpoint disappeared.", "run the command again.")
+        last = _last(tail)
+        generation = Generation(
+            number=_FIRST,
+            began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            why=f"adopted from {self.checkpoint}",
+            query_id=tail.query_id,
+            confs=pinned_confs(entry.conf),
+            sinks={self.stream.main.name: self.stream.main.identity},
+            output_mode=self.stream.query.output_mode,
+            table_id=table.table_id,
+            ledger_batch=last,
+            first_batch=last + 1,
+        )
+        # The ledger has no line of the query's batches: what comes after them is compared.
+        position = Position(
+            generation=_FIRST,
+            query_id=tail.query_id,
+            batch=last,
+            versions={self.stream.main.name: table.version},
+            end_offsets=plain_offsets(entry),
+        )
+        self.records.write_checked(Checked(position=position))
+        self.records.write_manifest(Manifest(generations=(generation,)))
+
+    def _refuse(self, what: str, fix: str) -> TerminalError:
+        return TerminalError(what, stream=self.stream.name, fix=fix)
+
+
+def _last(tail: Tail) -> int:
+    return -1 if tail.latest_commit is None else tail.latest_commit.batch_id
+
+
+def _named(text: str, entry: OffsetEntry, names: Mapping[str, str]) -> str:
+    """Return an entry of the offset log in version 2, whose sources have names."""
+    if entry.version != 1:
+        return text
+    fields = json.loads(text.split("\n")[1])
+    fields["conf"] = {**fields.get("conf", {}), _EVOLUTION: "true"}
+    fields.setdefault("sourceMetadataInfo", {})
+    lines = [f"{names[source.key]}:{'-' if source.raw is None else source.raw}" for source in entry.sources]
+    return "\n".join(["v2", json.dumps(fields, separators=(",", ":")), *lines])

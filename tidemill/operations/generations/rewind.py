@@ -1,0 +1,335 @@
+"""Rewind: a stream's tables and its offsets go back together, to one of its batches.
+
+The steps, each of which can be repeated:
+- `checkpoint`: a new generation's checkpoint is made from that of the active one, up to the batch.
+- `tables`: each table is restored to its version after the batch, and marked with the new generation's identity.
+- `quarantine`: the records that later batches refused are removed. Those that a replay moved into rows which are taken
+  back are in it again.
+- `manifest`: the new generation becomes the active one.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from tidemill.checkpoint.verify import verify
+from tidemill.errors import TerminalError
+from tidemill.operations.core.change import Change
+from tidemill.operations.core.effects import began
+from tidemill.operations.core.staging import operation_metadata
+from tidemill.operations.core.steps import Step, carry_out, leased, session, unfinished
+from tidemill.operations.generations.checkpoint_copy import batches_to_copy, copy_until, keeps_paths
+from tidemill.operations.generations.table_versions import (
+    batch_at,
+    continued,
+    generation_of_batch,
+    missing_files,
+    version_after,
+    version_before_replays,
+)
+from tidemill.records.manifest import Manifest
+from tidemill.records.operation import Operation, new_operation
+from tidemill.records.stream_records import Snapshot, StreamRecords, transaction_app_id
+from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.storage import delta_log
+from tidemill.text.names import MAIN_SINK, quoted
+from tidemill.text.plurals import counted
+
+if TYPE_CHECKING:
+    from tidemill.definitions.stream import Stream
+    from tidemill.records.lease import Lease
+    from tidemill.run.spark.engine import Engine
+    from tidemill.target.target import Target
+
+KIND = "rewind"
+STEPS = ("checkpoint", "tables", "quarantine", "manifest")
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+def rewind(
+    stream: "Stream",
+    target: "Target",
+    engine: "Engine",
+    *,
+    to_batch: int | None = None,
+    to_time: datetime | None = None,
+    readers: "Sequence[Stream]" = (),
+    dry_run: bool = False,
+) -> Change:
+    """Take a stream back to one of its batches: its tables and its offsets together.
+
+    The next run continues after that batch, in a new generation, with the code as it is then. The generation before
+    stays until it is pruned.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        engine: Where Spark sessions come from; not asked for a plan.
+        to_batch: The batch, of the active generation or of one that it continues.
+        to_time: Instead of a batch: the last batch that the table had at this moment, with a time zone.
+        readers: The streams that may read its table, which the plan names.
+        dry_run: Whether the rewind is planned only.
+
+    Raises:
+        TerminalError: Offsets, state, versions or files of that batch are missing, or there is nothing to rewind.
+        LeaseHeldError: A run holds the stream's lease.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    with leased(records, f"{KIND}-{datetime.now(UTC):%Y%m%dT%H%M%S}", dry_run=dry_run) as lease:
+        snapshot = records.snapshot()
+        manifest = snapshot.manifest
+        if manifest is None:
+            raise _refused(
+                stream, "it has never run, so there is nothing to rewind.", f"tidemill run {stream.name}"
+            )
+        arguments = {"to_batch": to_batch, "to_time": None if to_time is None else to_time.isoformat()}
+        operation = unfinished(records, KIND, arguments)
+        if operation is None or not operation.publishing:
+            planning = _Planning(stream, snapshot, manifest)
+            batch = planning.batch(to_batch, to_time)
+            command = f"tidemill rewind {stream.name} "
+            command += f"--to-batch {to_batch}" if to_time is None else f"--to-time {to_time.isoformat()}"
+            operation = new_operation(KIND, arguments, command=command, decided=planning.decided(batch))
+        change = _change(stream, operation, readers)
+        if lease is not None:
+            carry_out(records, operation, _Rewinding(records, engine, lease, operation).steps(), lease)
+        return change
+
+
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    """A rewind that is planned."""
+
+    stream: "Stream"
+    snapshot: Snapshot
+    manifest: Manifest
+
+    def batch(self, to_batch: int | None, to_time: datetime | None) -> int:
+        """Return the batch to go back to.
+
+        Raises:
+            TerminalError: There is no such batch any more, or it is the newest.
+        """
+        table = self.snapshot.records.table()
+        batch = to_batch
+        if to_time is not None:
+            batch = batch_at(table, self.manifest, to_time)
+            if batch is None:
+                raise _refused(
+                    self.stream,
+                    f"the log of its table shows no batch that was committed by {to_time.isoformat()}.",
+                    "name a later time; tidemill checkpoint history lists the batches.",
+                )
+        copied = [
+            number
+            for number in batches_to_copy(self.snapshot.checkpoint)
+            if number >= generation_of_batch(self.manifest, number).first_batch - 1
+        ]
+        if batch is None or batch not in copied:
+            there = f"{copied[0]} to {copied[-1]}" if copied else "none"
+            raise _refused(
+                self.stream,
+                f"the offsets of batch {batch} are not in its checkpoint, which has batches {there} (Spark keeps the "
+                "last hundred, and none is older than a rebuild).",
+                f"name one of them; or rebuild the stream: tidemill rebuild {self.stream.name}",
+            )
+        if batch == copied[-1] and self.snapshot.tail.next_start.kind != "repeat_batch":
+            raise _refused(
+                self.stream,
+                f"batch {batch} is its newest, so there is nothing to take back.",
+                "name an earlier batch.",
+            )
+        return batch
+
+    def decided(self, batch: int) -> dict[str, Any]:
+        """Return what the operation needs to know, as JSON.
+
+        Raises:
+            TerminalError: State, versions or files of the batch are missing.
+        """
+        generation = generation_of_batch(self.manifest, batch)
+        records = self.snapshot.records
+        versions = {}
+        for sink in self.stream.sinks:
+            table = records.table(sink.name)
+            version = version_after(table, generation, sink.name, batch)
+            missing = None if version is None else missing_files(table, version)
+            if version is None or missing is None:
+                raise self._missing(
+                    f"the version of {table.name} after batch {batch} is no longer in the table's log"
+                )
+            if missing:
+                raise self._missing(
+                    f"{counted(len(missing), 'file')} of version {version} of {table.name} are missing, such as "
+                    f"{missing[0]}: VACUUM removed them"
+                )
+            versions[sink.name] = version
+        self._check_state(batch)
+        quarantine = version_before_replays(records, versions[MAIN_SINK])
+        if quarantine is not None and missing_files(records.table(QUARANTINE), quarantine) != []:
+            raise self._missing(
+                f"version {quarantine} of {records.table(QUARANTINE).name} can no longer be restored, and a later "
+                "replay moved records out of it"
+            )
+        heads = {sink: delta_log.latest_version(records.table(sink)) for sink in versions}
+        return {
+            "batch": batch,
+            "newest_batch": self.snapshot.last_commit,
+            "generation": self.snapshot.generation + 1,
+            "query_id": str(uuid4()),
+            "versions": versions,
+            "heads": heads,
+            "quarantine": quarantine,
+        }
+
+    def _check_state(self, batch: int) -> None:
+        """Check that a copy of the checkpoint up to the batch can be continued: a trial copy is verified."""
+        checkpoint = self.snapshot.checkpoint
+        if keeps_paths(checkpoint):
+            raise self._missing(
+                "its state has the paths of its own checkpoint (transformWithState), and cannot be copied"
+            )
+        trial = self.snapshot.records.lake.staging(self.stream.name) / f"trial-{uuid4().hex[:8]}"
+        try:
+            copy_until(checkpoint, trial, batch, str(uuid4()))
+            errors = [
+                finding for finding in verify(trial, level="quick").findings if finding.severity == "error"
+            ]
+        finally:
+            shutil.rmtree(trial, ignore_errors=True)
+        if errors:
+            raise self._missing(f"its checkpoint cannot be continued after batch {batch}: {errors[0].what}")
+
+    def _missing(self, what: str) -> TerminalError:
+        return _refused(
+            self.stream,
+            f"{what}.",
+            f"name a later batch; or rebuild the stream from its sources: tidemill rebuild {self.stream.name}",
+        )
+
+
+def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]") -> Change:
+    decided = operation.decided
+    batch, newest = decided["batch"], decided["newest_batch"]
+    effects = [
+        f"The table {stream.name.stream if sink == 'main' else f'{stream.name.stream}__{sink}'} is restored to version "
+        f"{version}; its newest is {decided['heads'][sink]}."
+        for sink, version in decided["versions"].items()
+    ]
+    effects.append(
+        f"Generation {decided['generation']} continues after batch {batch}: what {counted(newest - batch, 'batch')} "
+        "had read is read again, with the code as it is then."
+    )
+    effects += [
+        f"{reader.name} reads the table: if it has read rows that are taken back, its next run names the batch to "
+        "rewind it to."
+        for reader in readers
+        if stream.name in reader.upstreams
+    ]
+    effects += began(operation)
+    return Change(
+        stream=stream.name,
+        what=f"The stream goes back from batch {newest} to batch {batch}.",
+        effects=tuple(effects),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewinding:
+    """The steps of a rewind."""
+
+    records: StreamRecords
+    engine: "Engine"
+    lease: "Lease"
+    operation: Operation
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps, in the order of `STEPS`."""
+        runs = (self._copy_checkpoint, self._restore_tables, self._empty_quarantine, self._switch)
+        return tuple(map(Step, STEPS, runs))
+
+    @property
+    def _decided(self) -> Mapping[str, Any]:
+        return self.operation.decided
+
+    def _manifest(self) -> Manifest:
+        manifest = self.records.manifest()
+        if manifest is None:
+            raise TerminalError(
+                "its manifest is missing.", stream=self.records.stream, fix="restore it from a backup."
+            )
+        return manifest
+
+    def _copy_checkpoint(self) -> None:
+        number = self._decided["generation"]
+        before, now = self.records.checkpoint(number - 1), self.records.checkpoint(number)
+        copy_until(before, now, self._decided["batch"], self._decided["query_id"])
+
+    def _restore_tables(self) -> None:
+        with session(self.engine, self.lease) as spark:
+            for sink, version in self._decided["versions"].items():
+                path = self.records.table(sink)
+                app_id = transaction_app_id(self._decided["query_id"], sink)
+                table = delta_log.open_table(path)
+                if table is None or table.transaction_version(app_id) is not None:
+                    continue  # restored and marked before a kill
+                if version != delta_log.latest_version(path):
+                    spark.conf.set(_USER_METADATA, operation_metadata(self.operation, restores=version))
+                    spark.sql(
+                        f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}"
+                    ).collect()
+                # The checkpoint has batches up to this one, and a table must have what its checkpoint has.
+                spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
+                empty = spark.read.format("delta").load(str(path)).limit(0)
+                writer = empty.write.format("delta").mode("append").option("txnAppId", app_id)
+                writer.option("txnVersion", str(self._decided["batch"])).save(str(path))
+
+    def _empty_quarantine(self) -> None:
+        path = self.records.table(QUARANTINE)
+        if delta_log.open_table(path) is None:
+            return
+        with session(self.engine, self.lease) as spark:
+            spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
+            version = self._decided["quarantine"]
+            if version is not None:
+                spark.sql(
+                    f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}"
+                ).collect()
+            later = f"batch_id > {int(self._decided['batch'])}"
+            numbers = ", ".join(str(int(number)) for number in continued(self._manifest()))
+            statement = f"DELETE FROM delta.{quoted(str(path))} WHERE generation IN ({numbers}) AND {later}"  # noqa: S608
+            spark.sql(statement).collect()
+
+    def _switch(self) -> None:
+        manifest = self._manifest()
+        if manifest.active.number != self._decided["generation"]:
+            self.records.write_manifest(_rewound(manifest, self._decided))
+
+
+def _rewound(manifest: Manifest, decided: Mapping[str, Any]) -> Manifest:
+    active = manifest.active
+    sources = {
+        # What was read last is known again when the next run ends.
+        name: replace(record, read_version=None, read_commit=None)
+        for name, record in active.sources.items()
+    }
+    return manifest.with_generation(
+        replace(
+            active.at(decided["batch"]),
+            number=decided["generation"],
+            began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            why=f"rewind to batch {decided['batch']}",
+            sources=sources,
+            query_id=decided["query_id"],
+            ledger_batch=decided["batch"],
+            continues=active.number,
+            first_batch=decided["batch"] + 1,
+        )
+    )
+
+
+def _refused(stream: "Stream", what: str, fix: str) -> TerminalError:
+    return TerminalError(what, stream=stream.name, fix=fix)

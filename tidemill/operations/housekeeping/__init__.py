@@ -1,0 +1,1 @@
+"""Operations that remove what nothing needs any more, and compact what is kept."""

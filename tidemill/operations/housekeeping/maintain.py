@@ -1,0 +1,278 @@
+"""Maintenance of a stream's tables: small files compacted, files and commits removed that nothing needs any more.
+
+Spark compacts, because it knows the layouts and features of its own tables. Files and commits are removed here: VACUUM
+and the cleanup of Delta's log take an age as their limit, and what a reader that is behind needs has no age.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tidemill.checks.table_commits import sinks_of
+from tidemill.errors import LeaseHeldError
+from tidemill.operations.core.steps import session
+from tidemill.operations.housekeeping.horizon import Horizons, Need, positions, without_position
+from tidemill.operations.housekeeping.log_cleanup import obsolete_log_files, remove_log_files
+from tidemill.operations.housekeeping.table_files import (
+    SMALL_BYTES,
+    DataFile,
+    Size,
+    removable,
+    size_of,
+    small_files,
+)
+from tidemill.records.operation import unfinished_error
+from tidemill.records.stream_records import StreamRecords
+from tidemill.run.spark import classic
+from tidemill.storage import delta_log
+from tidemill.text.names import StreamName, quoted
+
+if TYPE_CHECKING:
+    from tidemill.definitions.stream import Stream
+    from tidemill.records.lease import Lease
+    from tidemill.run.spark.engine import Engine
+    from tidemill.target.target import Target
+
+KEEP = timedelta(days=7)
+"""How far back a stream can be rewound, unless another time is named; as long as VACUUM keeps files by default."""
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMaintenance:
+    """What maintenance would do to a table, or has done.
+
+    Attributes:
+        table: The table's folder.
+        version: Its newest version.
+        before: Its size before.
+        after: Its size after; None for a plan.
+        small_files: The files to compact.
+        files: The files to remove, those not counted that the compaction replaces.
+        bytes: Their bytes.
+        log_files: The files of its log to remove.
+        horizon: The oldest version that something needs.
+        held_by: What needs versions before the newest, for people, the oldest first.
+    """
+
+    table: Path
+    version: int
+    before: Size
+    after: Size | None = None
+    small_files: int
+    files: int
+    bytes: int
+    log_files: int
+    horizon: int
+    held_by: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self.small_files or self.files or self.log_files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """What maintenance would do to the tables of a stream, or has done.
+
+    Attributes:
+        stream: The stream.
+        outcome: `planned`, `maintained`, `idle` where nothing was to do, or `busy` where a run holds a lease or an
+            operation is unfinished.
+        tables: Its tables.
+        reason: Why it is busy.
+    """
+
+    stream: StreamName
+    outcome: Literal["planned", "maintained", "idle", "busy"]
+    tables: tuple[TableMaintenance, ...] = ()
+    reason: str = ""
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is something to do."""
+        return any(table.changes for table in self.tables)
+
+
+def maintain(
+    stream: "Stream",
+    target: "Target",
+    engine: "Engine",
+    *,
+    streams: "Sequence[Stream]",
+    keep: timedelta = KEEP,
+    dry_run: bool = False,
+) -> Maintenance:
+    """Compact the small files of a stream's tables, and remove files and commits that nothing needs.
+
+    Needed is what a reader continues from, what a batch that must be repeated reads, what a check compares next, and
+    everything since the moment to which streams may be rewound. With a time shorter than seven days a query of
+    another program may lose its files, as with VACUUM; the leases of all readers are then held.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        engine: Where Spark sessions come from; not asked where nothing is to compact.
+        streams: The streams of all pipelines of the target, which show who reads what.
+        keep: How far back streams may be rewound.
+        dry_run: Whether it is planned only, which needs neither a lease nor Spark.
+
+    Raises:
+        TidemillError: A checkpoint of the lake cannot be read.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    if records.manifest() is None:
+        return Maintenance(stream=stream.name, outcome="idle")
+    maintaining = _Maintaining(stream, target, engine, streams, keep)
+    if dry_run:
+        return Maintenance(stream=stream.name, outcome="planned", tables=maintaining.plan())
+    try:
+        with maintaining.leases() as lease:
+            tables = maintaining.plan()
+            if not any(table.changes for table in tables):
+                return Maintenance(stream=stream.name, outcome="idle", tables=tables)
+            return Maintenance(
+                stream=stream.name, outcome="maintained", tables=maintaining.apply(tables, lease)
+            )
+    except LeaseHeldError as error:
+        return Maintenance(stream=stream.name, outcome="busy", reason=f"{error.stream}: {error.what}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Maintaining:
+    """The maintenance of the tables of one stream."""
+
+    stream: "Stream"
+    target: "Target"
+    engine: "Engine"
+    streams: "Sequence[Stream]"
+    keep: timedelta
+
+    @contextmanager
+    def leases(self) -> "Iterator[Lease]":
+        """Hold the leases of the stream, which is yielded, and of the readers whose needs no checkpoint shows.
+
+        A reader that is about to begin decides by what is there whether it reads the log or a snapshot. A reader with
+        a position needs nothing before it; a file that was removed a moment ago it may just be reading.
+        """
+        readers = [reader for reader in self.streams if self.stream.name in reader.upstreams]
+        for stream in (self.stream, *readers):
+            operation = StreamRecords(self.target.lake, stream.name).operation()
+            # That of a reader may read the table from its beginning, with a checkpoint of its own.
+            if operation is not None and (operation.publishing or stream is not self.stream):
+                raise LeaseHeldError(unfinished_error(operation, stream.name).what, stream=stream.name)
+        if self.keep >= KEEP:
+            readers = without_position(self.stream, self.target.lake, readers)
+        with ExitStack() as held:
+            leases = [self._lease(stream, held) for stream in (self.stream, *readers)]
+            yield leases[0]
+
+    def _lease(self, stream: "Stream", held: ExitStack) -> "Lease":
+        why = f"maintain-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+        lease = StreamRecords(self.target.lake, stream.name).take_lease(why)
+        held.callback(lease.release)
+        return lease
+
+    def plan(self) -> tuple[TableMaintenance, ...]:
+        """Return what would be done to each table."""
+        horizons = self._horizons()
+        paths = ((sink, self._path(sink)) for sink in sinks_of(self.stream))
+        return tuple(
+            self._planned(path, horizons.needs(self.stream, sink), horizons.since)
+            for sink, path in paths
+            if delta_log.open_table(path) is not None
+        )
+
+    def apply(self, before: tuple[TableMaintenance, ...], lease: "Lease") -> tuple[TableMaintenance, ...]:
+        """Maintain each table as planned."""
+        self._compact([table.table for table in before if table.small_files], lease)
+        horizons = self._horizons()
+        done = []
+        for sink, planned in zip(self._sinks(), before, strict=True):
+            needs = horizons.needs(self.stream, sink)
+            files = self._removable(planned.table, needs, horizons.since)
+            for file in files:
+                _remove(planned.table / file.name)
+            log_files = obsolete_log_files(planned.table, _horizon(planned.table, needs))
+            remove_log_files(log_files)
+            done.append(
+                replace(
+                    planned,
+                    after=size_of(planned.table),
+                    files=len(files),
+                    bytes=sum(file.bytes for file in files),
+                    log_files=len(log_files),
+                )
+            )
+        return tuple(done)
+
+    def _sinks(self) -> list[str]:
+        return [sink for sink in sinks_of(self.stream) if delta_log.open_table(self._path(sink)) is not None]
+
+    def _path(self, sink: str) -> Path:
+        return self.target.lake.table(self.stream.name, sink)
+
+    def _horizons(self) -> Horizons:
+        since = datetime.now(UTC) - self.keep
+        return Horizons(
+            lake=self.target.lake,
+            streams=self.streams,
+            positions=positions(self.target.lake, since),
+            since=since,
+        )
+
+    def _planned(self, path: Path, needs: Sequence[Need], since: datetime) -> TableMaintenance:
+        table = delta_log.open_table(path)
+        if table is None:
+            raise FileNotFoundError(path)
+        files = self._removable(path, needs, since)
+        horizon = _horizon(path, needs)
+        return TableMaintenance(
+            table=path,
+            version=table.version(),
+            before=size_of(path),
+            small_files=small_files(table),
+            files=len(files),
+            bytes=sum(file.bytes for file in files),
+            log_files=len(obsolete_log_files(path, horizon)),
+            horizon=horizon,
+            held_by=tuple(dict.fromkeys(need.who for need in needs if need.version < table.version()))[
+                :_SHOWN
+            ],
+        )
+
+    def _removable(self, path: Path, needs: Sequence[Need], since: datetime) -> list[DataFile]:
+        table = delta_log.open_table(path)
+        return [] if table is None else removable(path, table, needs, since)
+
+    def _compact(self, paths: list[Path], lease: "Lease") -> None:
+        """Compact tables with Spark; a compaction changes no row, and readers pass over it."""
+        if not paths:
+            return
+        with session(self.engine, lease) as spark:
+            for key, value in {
+                **self.stream.query.confs(self.engine.default_partitions()),
+                "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),
+                "spark.databricks.delta.optimize.maxFileSize": str(2 * SMALL_BYTES),
+            }.items():
+                spark.conf.set(key, value)
+            classic.use_scheduler_pool(spark, str(self.stream.name))
+            for path in paths:
+                spark.sql(f"OPTIMIZE delta.{quoted(str(path))}").collect()
+
+
+def _horizon(path: Path, needs: Sequence[Need]) -> int:
+    """Return the oldest version of a table that something needs; its newest where nothing does."""
+    return min((need.version for need in needs), default=delta_log.latest_version(path) or 0)
+
+
+def _remove(path: Path) -> None:
+    """Remove a data file and the checksum that Hadoop wrote for it."""
+    path.unlink(missing_ok=True)
+    with suppress(OSError):
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)

@@ -1,0 +1,250 @@
+"""What earlier lives and operations of a stream have left behind, and its removal past an age.
+
+- `checkpoint`: the checkpoint of a generation that ended, with its state and the logs of the files that it has read; or
+  of one that never began, because the operation was given up.
+- `table`: the copy of an earlier generation's table that a rebuild was asked to keep.
+- `staging`: what an operation computed. An operation that is not finished keeps its own, unless it has changed nothing
+  and began before that age: it was given up, and its record is removed as well.
+- `copies`: files of checkpoints that were replaced by a repair or an edit.
+- `tombstones`: the keys of deleted rows in a merge table, where their sequence or validity is a time.
+
+The active generation is never touched.
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tidemill.errors import LeaseHeldError
+from tidemill.operations.core.steps import Step, carry_out, session, unfinished
+from tidemill.operations.housekeeping.tombstones import condition_of, count_of, delete
+from tidemill.records.edits import COPIES
+from tidemill.records.operation import Operation, new_operation, unfinished_error
+from tidemill.records.stream_records import StreamRecords
+from tidemill.run.decide.preconditions import check_records
+from tidemill.sinks.delta_merge import DeltaMerge
+from tidemill.storage import delta_log
+from tidemill.text.plurals import counted
+
+if TYPE_CHECKING:
+    from tidemill.definitions.stream import Stream
+    from tidemill.records.lease import Lease
+    from tidemill.records.manifest import Manifest
+    from tidemill.run.spark.engine import Engine
+    from tidemill.target.target import Target
+    from tidemill.text.names import StreamName
+
+OLDER_THAN = timedelta(days=30)
+"""The age from which something is pruned, unless another one is named."""
+
+KIND = "prune"
+Kind = Literal["checkpoint", "table", "staging", "copies", "tombstones"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """Something that can be removed.
+
+    Attributes:
+        kind: What it is.
+        path: Its file or folder; of tombstones their table.
+        what: A description, for people.
+        bytes: Its size; 0 for tombstones, whose table becomes smaller with its next maintenance.
+        rows: The number of tombstones; None for files.
+        sink: The sink whose table has the tombstones; None for files.
+    """
+
+    kind: Kind
+    path: Path
+    what: str
+    bytes: int = 0
+    rows: int | None = None
+    sink: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruning:
+    """What pruning would remove of a stream, or has removed.
+
+    Attributes:
+        stream: The stream.
+        outcome: `planned`, `pruned`, `idle` where nothing was to remove, or `busy` where a run holds the lease.
+        leftovers: What is removed.
+        reason: Why it is busy.
+    """
+
+    stream: "StreamName"
+    outcome: Literal["planned", "pruned", "idle", "busy"]
+    leftovers: tuple[Leftover, ...] = ()
+    reason: str = ""
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is something to remove."""
+        return bool(self.leftovers)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the files."""
+        return sum(leftover.bytes for leftover in self.leftovers)
+
+
+def prune(
+    stream: "Stream",
+    target: "Target",
+    engine: "Engine",
+    *,
+    older_than: timedelta = OLDER_THAN,
+    dry_run: bool = False,
+) -> Pruning:
+    """Remove what earlier generations and operations of a stream have left behind.
+
+    A change that is older than a tombstone and arrives after it was removed brings its row back, so the age must be
+    longer than any change is late.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        engine: Where Spark sessions come from; asked for tombstones only.
+        older_than: The age.
+        dry_run: Whether it is planned only, which needs neither a lease nor Spark.
+
+    Raises:
+        TerminalError: An operation of the stream is unfinished.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    manifest = records.manifest()
+    if manifest is None:
+        return Pruning(stream=stream.name, outcome="idle")
+    before = datetime.now(UTC) - older_than
+    pruning = _Pruning(stream, records, engine, before)
+    if dry_run:
+        return Pruning(stream=stream.name, outcome="planned", leftovers=tuple(pruning.leftovers(manifest)))
+    try:
+        lease = records.take_lease(f"{KIND}-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+    except LeaseHeldError as error:
+        return Pruning(stream=stream.name, outcome="busy", reason=error.what)
+    try:
+        operation = records.operation()
+        if operation is not None and operation.publishing and operation.kind != KIND:
+            raise unfinished_error(operation, stream.name)
+        leftovers = tuple(pruning.leftovers(manifest))
+        pruning.remove(leftovers, lease)
+        return Pruning(stream=stream.name, outcome="pruned" if leftovers else "idle", leftovers=leftovers)
+    finally:
+        lease.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pruning:
+    """The pruning of one stream."""
+
+    stream: "Stream"
+    records: StreamRecords
+    engine: "Engine"
+    before: datetime
+
+    def leftovers(self, manifest: "Manifest") -> Iterator[Leftover]:
+        """Yield what can be removed."""
+        yield from self._generations(manifest)
+        if self._operation() is None:
+            yield from self._never_begun(manifest)
+            yield from self._old("staging", self.records.lake.staging(self.stream.name), "computed by")
+        yield from self._old("copies", self.records.control / COPIES, "replaced by")
+        yield from self._tombstones()
+
+    def remove(self, leftovers: tuple[Leftover, ...], lease: "Lease") -> None:
+        """Remove files first, and tombstones in a transaction per table."""
+        if self._operation() is None and self.records.operation() is not None:
+            self.records.drop_operation()
+        for leftover in leftovers:
+            lease.check()
+            if leftover.path.is_dir() and leftover.sink is None:
+                shutil.rmtree(leftover.path)
+            elif leftover.sink is None:
+                leftover.path.unlink(missing_ok=True)
+        sinks = [leftover.sink for leftover in leftovers if leftover.sink is not None]
+        operation = unfinished(self.records, KIND, {})
+        if operation is None and sinks:
+            check_records(self.stream, self.records.snapshot())
+            operation = new_operation(
+                KIND,
+                {},
+                command=f"tidemill prune {self.stream.name}",
+                decided={"sinks": sinks, "before": self.before.isoformat()},
+            )
+        if operation is not None:
+            moment = datetime.fromisoformat(operation.decided["before"])
+            steps = [
+                Step(f"tombstones-{sink.name}", partial(self._delete, lease, sink, moment, operation.id))
+                for sink in self._merges()
+                if sink.name in operation.decided["sinks"]
+            ]
+            carry_out(self.records, operation, steps, lease)
+
+    def _delete(self, lease: "Lease", sink: DeltaMerge, moment: datetime, operation: str) -> None:
+        with session(self.engine, lease) as spark:
+            delete(spark, self.records.table(sink.name), sink, moment, operation)
+
+    def _merges(self) -> list[DeltaMerge]:
+        return [sink for sink in self.stream.sinks if isinstance(sink, DeltaMerge)]
+
+    def _operation(self) -> Operation | None:
+        """Return the unfinished operation, other than one that was given up."""
+        operation = self.records.operation()
+        if operation is None or operation.publishing:
+            return operation
+        is_old = datetime.fromisoformat(operation.began_at) < self.before
+        return None if is_old and self.records.operation_holder() is None else operation
+
+    def _never_begun(self, manifest: "Manifest") -> Iterator[Leftover]:
+        checkpoints = self.records.checkpoint(manifest.active.number).parent
+        for path in sorted(checkpoints.iterdir()) if checkpoints.is_dir() else ():
+            number = int(path.name) if path.name.isdigit() else 0
+            if number > manifest.active.number and _newest(path) < self.before.timestamp():
+                what = f"generation {number}, which never began"
+                yield Leftover(kind="checkpoint", path=path, what=what, bytes=_bytes(path))
+
+    def _generations(self, manifest: "Manifest") -> Iterator[Leftover]:
+        for ended, following in zip(manifest.generations, manifest.generations[1:], strict=False):
+            if datetime.fromisoformat(following.began_at) >= self.before:
+                continue
+            what = f"generation {ended.number}, which ended at {following.began_at} ({following.why})"
+            checkpoint = self.records.checkpoint(ended.number)
+            if checkpoint.exists():
+                yield Leftover(kind="checkpoint", path=checkpoint, what=what, bytes=_bytes(checkpoint))
+            main = self.records.table()
+            for path in sorted(main.parent.glob(f"{main.name}__*generation_{ended.number}")):
+                yield Leftover(kind="table", path=path, what=what, bytes=_bytes(path))
+
+    def _old(self, kind: Kind, folder: Path, by: str) -> Iterator[Leftover]:
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if _newest(path) < self.before.timestamp():
+                yield Leftover(kind=kind, path=path, what=f"{by} {path.name}", bytes=_bytes(path))
+
+    def _tombstones(self) -> Iterator[Leftover]:
+        for sink in self._merges():
+            path = self.records.table(sink.name)
+            table = delta_log.open_table(path)
+            condition = None if table is None else condition_of(table, sink, self.before)
+            rows = 0 if table is None or condition is None else count_of(table, condition)
+            if rows:
+                what = f"{counted(rows, 'tombstone')} of deletes before {self.before.isoformat(timespec='seconds')}"
+                yield Leftover(kind="tombstones", path=path, what=what, rows=rows, sink=sink.name)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    yield from (file for file in path.rglob("*") if file.is_file()) if path.is_dir() else (path,)
+
+
+def _bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in _files(path))
+
+
+def _newest(path: Path) -> float:
+    """Return when the newest file was written, seconds since the epoch."""
+    return max((file.stat().st_mtime for file in _files(path)), default=path.stat().st_mtime)

@@ -1,0 +1,125 @@
+"""The files of a Delta table on disk: how many there are, which could be fewer, and which nothing needs any more."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from tidemill.storage import delta_log
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from tidemill.operations.housekeeping.horizon import Need
+
+SMALL_BYTES = 64 * 1024 * 1024
+"""Files below this size are compacted: opening one costs as much as reading some megabytes."""
+
+MOST_SMALL_FILES = 4
+"""A partition with fewer small files is left as it is, so that it is not rewritten for one that is new."""
+
+_CHANGES = "_change_data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """The size of a table on disk.
+
+    Attributes:
+        files: Its data files, also those that its newest version does not have.
+        bytes: Their bytes.
+        log_files: The files in its log.
+    """
+
+    files: int
+    bytes: int
+    log_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file on disk.
+
+    Attributes:
+        name: Its path below the table.
+        bytes: Its size.
+        modified: When it was written, seconds since the epoch.
+    """
+
+    name: str
+    bytes: int
+    modified: float
+
+
+def data_files(table: Path) -> Iterator[DataFile]:
+    """Yield the Parquet files of a table, those of its change data feed included; deletion vectors are none."""
+    for folder, folders, names in os.walk(table):
+        folders[:] = [name for name in folders if not name.startswith((".", "_")) or name == _CHANGES]
+        for name in names:
+            if name.endswith(".parquet") and not name.startswith((".", "_")):
+                path = Path(folder, name)
+                status = path.stat()
+                yield DataFile(str(path.relative_to(table)), status.st_size, status.st_mtime)
+
+
+def size_of(table: Path) -> Size:
+    """Return the size of a table on disk."""
+    files = list(data_files(table))
+    log_files = sum(1 for path in (table / "_delta_log").iterdir() if path.is_file())
+    return Size(files=len(files), bytes=sum(file.bytes for file in files), log_files=log_files)
+
+
+def small_files(table: "DeltaTable") -> int:
+    """Return the small files in the partitions of a table that have many of them."""
+    actions = table.get_add_actions()
+    sizes = zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
+    partitions = Counter(os.path.dirname(str(path)) for path, size in sizes if int(str(size)) < SMALL_BYTES)  # noqa: PTH120
+    return sum(count for count in partitions.values() if count >= MOST_SMALL_FILES)
+
+
+def removable(folder: Path, table: "DeltaTable", needs: "Sequence[Need]", since: datetime) -> list[DataFile]:
+    """Return the files on disk that the newest version does not have and nothing needs.
+
+    Args:
+        folder: The table's folder.
+        table: The table.
+        needs: What needs older versions.
+        since: The moment to which the table may be rewound; younger files may belong to a write in progress.
+    """
+    needed = _active(table)
+    for need in needs:
+        if need.of == "snapshot":
+            needed |= _snapshot(folder, need.version)
+    first = min((need.version for need in needs if need.of == "commits"), default=None)
+    limit = int(since.timestamp() * 1000)
+    for version in delta_log.versions_in(folder):
+        actions = delta_log.by_kind(delta_log.read_actions(folder, version) or [])
+        is_unread = first is not None and version >= first
+        is_recent = any(kind == "commitInfo" and info.get("timestamp", 0) >= limit for kind, info in actions)
+        for kind, file in actions:
+            reads = kind in ("add", "cdc") or (kind == "remove" and file.get("dataChange"))
+            if (is_unread and reads) or (is_recent and kind in ("remove", "cdc")):
+                needed |= _names(file["path"])
+    return [
+        file for file in data_files(folder) if file.name not in needed and file.modified < since.timestamp()
+    ]
+
+
+def _active(table: "DeltaTable") -> set[str]:
+    paths = table.get_add_actions().column("path").to_pylist()
+    return {name for path in paths for name in _names(str(path))}
+
+
+def _snapshot(folder: Path, version: int) -> set[str]:
+    from deltalake import DeltaTable
+
+    return _active(DeltaTable(str(folder), version=version))
+
+
+def _names(path: str) -> set[str]:
+    """Return the names on disk that a path in the log can stand for: special characters are encoded there."""
+    return {path, unquote(path)}

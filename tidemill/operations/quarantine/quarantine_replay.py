@@ -1,0 +1,281 @@
+"""Replay: refused records go through today's schema and rules, and those that pass move to the stream's tables.
+
+What each record becomes is decided once, and written to the staging folder. The steps after that only copy, in one
+transaction per table that a repeat skips, so a kill between them leaves no record in both tables or in none:
+- `table-<sink>` for each further sink, and `table`: the rows of the records that passed are written.
+- `quarantine`: those that did not pass replace all that were judged.
+- `staging`: the staging folder is removed.
+
+Only records of committed batches are judged: a batch that must be repeated refuses its records again.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidemill.connectors.connector import SourceContext
+from tidemill.connectors.feed import Feed, feed_of
+from tidemill.definitions.sink import CommitMetadata, Transaction
+from tidemill.errors import TerminalError, TidemillError
+from tidemill.operations.core.steps import Step, carry_out, leased, unfinished
+from tidemill.operations.generations.table_versions import continued
+from tidemill.operations.quarantine.replay_plan import Replay, effects_of
+from tidemill.operations.quarantine.validation import Verdict, judged, read_table, verdict_of, write_output
+from tidemill.records.manifest import Manifest
+from tidemill.records.operation import Operation, new_operation, unfinished_error
+from tidemill.records.stream_records import Snapshot, StreamRecords
+from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.run.decide.preconditions import check_records
+from tidemill.run.execute import query
+from tidemill.run.pause_points import pause_point
+from tidemill.run.spark.engine import record_jvm, session_of
+from tidemill.run.spark.error_translation import translated
+from tidemill.run.tables import preparation as tables
+from tidemill.storage import delta_log
+from tidemill.text.names import MAIN_SINK
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidemill.definitions.stream import Stream
+    from tidemill.records.lease import Lease
+    from tidemill.run.spark.engine import Engine
+    from tidemill.target.target import Target
+
+KIND = "replay"
+_JUDGED, _OUTPUT = "judged", "output"
+
+
+def replay_quarantine(
+    stream: "Stream",
+    target: "Target",
+    engine: "Engine",
+    *,
+    readers: "Sequence[Stream]" = (),
+    dry_run: bool = False,
+) -> Replay:
+    """Move the records of a stream's quarantine that pass today's schema and rules into its tables, each once.
+
+    The others stay, with the rules that they violate today. A replay that was killed is finished as it was decided.
+
+    Args:
+        stream: A stream that reads a feed.
+        target: The target.
+        engine: Where Spark sessions come from; not asked where the quarantine is empty.
+        readers: The streams that may read its table, which the plan names.
+        dry_run: Whether the replay is planned only. The plan judges all records, so it needs Spark, too.
+
+    Raises:
+        TerminalError: The stream reads no feed, or another operation of it is unfinished.
+        LeaseHeldError: A run holds the stream's lease.
+        TidemillError: The function or a table does not fit, as in a run.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    if (feed := feed_of(stream)) is None:
+        raise TerminalError(
+            "it does not read a feed, so it has no quarantine.",
+            stream=stream.name,
+            fix="name a stream that reads a feed; tidemill list shows what each stream reads.",
+        )
+    with leased(records, f"{KIND}-{datetime.now(UTC):%Y%m%dT%H%M%S}", dry_run=dry_run) as lease:
+        operation = unfinished(records, KIND, {})
+        if operation is None and (other := records.operation()) is not None:
+            raise unfinished_error(other, stream.name)
+        snapshot = records.snapshot()
+        if operation is None and (
+            snapshot.manifest is None or delta_log.open_table(records.table(QUARANTINE)) is None
+        ):
+            return Replay(stream=stream.name, verdict=Verdict(by_rule={}))
+        with _translated(stream), ExitStack() as sessions:
+            replaying = _Replaying(stream, feed, target, engine, snapshot, sessions)
+            if operation is None:
+                check_records(stream, snapshot)
+                return replaying.begin(lease, readers)
+            return replaying.finish(operation, lease)
+
+
+@contextmanager
+def _translated(stream: "Stream") -> Iterator[None]:
+    """Raise Spark's errors as Tidemill's, as a run does."""
+    try:
+        yield
+    except TidemillError:
+        raise
+    except Exception as error:
+        raise translated(error, stream.name) from error
+
+
+@dataclass(frozen=True)
+class _Replaying:
+    """A replay of one stream whose lease is held, unless it is planned only."""
+
+    stream: "Stream"
+    feed: Feed
+    target: "Target"
+    engine: "Engine"
+    snapshot: Snapshot
+    sessions: ExitStack
+
+    @cached_property
+    def _spark(self) -> "SparkSession":
+        confs = self.stream.query.confs(self.engine.default_partitions())
+        return self.sessions.enter_context(session_of(self.engine, confs))
+
+    @property
+    def _records(self) -> StreamRecords:
+        return self.snapshot.records
+
+    @property
+    def _manifest(self) -> Manifest:
+        if self.snapshot.manifest is None:
+            raise TerminalError(
+                "its manifest is missing.", stream=self.stream.name, fix="restore it from a backup."
+            )
+        return self.snapshot.manifest
+
+    def begin(self, lease: "Lease | None", readers: "Sequence[Stream]") -> Replay:
+        """Judge the records, and move those that pass unless there is no lease."""
+        manifest = self._manifest
+        numbers = continued(manifest)
+        decided: dict[str, Any] = {
+            "condition": _condition(numbers, self.snapshot.last_commit),
+            "quarantine_version": delta_log.latest_version(self._records.table(QUARANTINE)),
+        }
+        refused = read_table(self._spark, self._records.table(QUARANTINE)).where(decided["condition"])
+        rows = judged(self.feed, refused)
+        built = query.build(self.stream, SourceContext(self._spark, self.target), manifest.active.number)
+        for sink in self.stream.sinks:
+            tables.check_table(sink, self._records.table(sink.name), built.output)
+        if lease is None:
+            verdict = verdict_of(rows)
+            return self._replay(verdict, effects_of(self.stream, verdict, readers))
+        record_jvm(lease, self.engine, self._spark)
+        operation = new_operation(
+            KIND, {}, command=f"tidemill quarantine replay {self.stream.name}", decided=decided
+        )
+        self._clean()
+        folder = self._staging(operation)
+        rows.write.format("delta").save(str(folder / _JUDGED))
+        staged = read_table(self._spark, folder / _JUDGED)
+        verdict = verdict_of(staged)
+        replay = self._replay(verdict, effects_of(self.stream, verdict, readers), operation)
+        if not replay.changes:
+            self._clean()
+            return self._replay(verdict, replay.effects)
+        metadata = write_output(self.stream, self.feed, staged, folder / _OUTPUT) if verdict.passed else {}
+        decided["verdict"] = {
+            "records": verdict.records,
+            "passed": verdict.passed,
+            "changed": verdict.changed,
+        }
+        decided["verdict"]["by_rule"] = dict(verdict.by_rule)
+        decided["metadata"] = {"fingerprint": built.fingerprint, "rows_read": verdict.passed, **metadata}
+        sinks = self.stream.sinks if verdict.passed else ()
+        decided["sinks"] = [sink.name for sink in sinks]
+        for sink in sinks:
+            lease.check()
+            tables.prepare(self._spark, sink, self._records.table(sink.name), built.output)
+        pause_point("replay-staged", self.stream.name)
+        carry_out(self._records, operation, self._steps(operation), lease)
+        return replay
+
+    def finish(self, operation: Operation, lease: "Lease | None") -> Replay:
+        """Finish a replay that was killed."""
+        verdict = Verdict(**operation.decided["verdict"])
+        done = ", ".join(operation.done) or "none"
+        effects = (
+            (
+                f"The replay began at {operation.began_at} and was interrupted; it is finished as it was decided then "
+                f"(steps that are done: {done})."
+            ),
+        )
+        if lease is not None:
+            record_jvm(lease, self.engine, self._spark)
+            carry_out(self._records, operation, self._steps(operation), lease)
+        return self._replay(verdict, effects, operation)
+
+    def _replay(
+        self, verdict: Verdict, effects: tuple[str, ...], operation: Operation | None = None
+    ) -> Replay:
+        return Replay(
+            stream=self.stream.name,
+            verdict=verdict,
+            operation=None if operation is None else operation.id,
+            effects=effects,
+        )
+
+    def _staging(self, operation: Operation) -> Path:
+        return self.target.lake.staging(self.stream.name) / operation.id
+
+    def _clean(self) -> None:
+        """Remove what replays that were killed before they changed a table have left behind."""
+        for folder in self.target.lake.staging(self.stream.name).glob(f"{KIND}-*"):
+            shutil.rmtree(folder)
+
+    def _steps(self, operation: Operation) -> tuple[Step, ...]:
+        steps = []
+        for sink in operation.decided["sinks"]:
+            name = "table" if sink == MAIN_SINK else f"table-{sink}"
+            steps.append(Step(name, partial(self._write, operation, sink)))
+        steps.append(Step(QUARANTINE, partial(self._keep_refused, operation)))
+        steps.append(Step("staging", partial(shutil.rmtree, self._staging(operation), ignore_errors=True)))
+        return tuple(steps)
+
+    def _staged(self, operation: Operation, table: str) -> "DataFrame":
+        folder = self._staging(operation) / table
+        if delta_log.open_table(folder) is None:
+            raise TerminalError(
+                f"the staging folder {folder} of its replay {operation.id} is missing.",
+                stream=self.stream.name,
+                lost="The rows of the records that passed are in this folder, and in no table yet.",
+                fix="restore the folder from a backup, and run the command again.",
+            )
+        return read_table(self._spark, folder)
+
+    def _write(self, operation: Operation, name: str) -> None:
+        """Write the rows of the records that passed into one table; Delta skips it where the table has them."""
+        sink = next((sink for sink in self.stream.sinks if sink.name == name), None)
+        if sink is None:
+            raise TerminalError(
+                f"its definition no longer has the sink {name!r}, which its replay {operation.id} writes.",
+                stream=self.stream.name,
+                fix="declare the sink as it was, and run the command again.",
+            )
+        metadata = CommitMetadata(batch_id=None, operation=operation.id, **operation.decided["metadata"])
+        rows = self._staged(operation, _OUTPUT)
+        sink.write(rows, self._records.table(name), Transaction(operation.id, 0), metadata)
+
+    def _keep_refused(self, operation: Operation) -> None:
+        """Replace the judged records by those that did not pass; Delta skips it where the table has been changed."""
+        from pyspark.sql import functions as F
+
+        rows = self._staged(operation, _JUDGED).where(F.size("violated") > 0).drop("before")
+        (
+            rows.write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", operation.decided["condition"])
+            .option("userMetadata", json.dumps({"tidemill": {"operation": operation.id}}))
+            .option("txnAppId", operation.id)
+            .option("txnVersion", "0")
+            .save(str(self._records.table(QUARANTINE)))
+        )
+
+
+def _condition(generations: "Sequence[int]", last_batch: int) -> str:
+    """Return the SQL condition for the records of the committed batches of a stream.
+
+    A generation that the active one does not continue has read other records: the active one has read them again.
+
+    Args:
+        generations: The active generation, and those that it continues.
+        last_batch: The last committed batch of the active generation.
+    """
+    active, *earlier = map(int, generations)
+    condition = f"(generation = {active} AND batch_id <= {int(last_batch)})"
+    return condition if not earlier else f"{condition} OR generation IN ({', '.join(map(str, earlier))})"

@@ -1,0 +1,80 @@
+"""What a replay does, or has done, for people."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemill.definitions.source import StreamTable
+from tidemill.operations.quarantine.validation import Verdict
+from tidemill.text.plurals import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidemill.definitions.stream import Stream
+    from tidemill.text.names import StreamName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A replay that is planned, or done.
+
+    Attributes:
+        stream: The stream.
+        verdict: What today's schema and rules say about the records.
+        operation: The id of the operation, once it has changed something.
+        effects: What follows from it, one sentence each.
+    """
+
+    stream: "StreamName"
+    verdict: Verdict
+    operation: str | None = None
+    effects: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether a record moves, or stays for other reasons than before."""
+        return bool(self.verdict.passed or self.verdict.changed)
+
+    @property
+    def what(self) -> str:
+        """The replay, in one sentence."""
+        verdict = self.verdict
+        if not verdict.records:
+            return "The quarantine has no record of a committed batch."
+        records = counted(verdict.records, "record")
+        return f"{verdict.passed:,} of {records} in quarantine pass today's schema and rules."
+
+    @property
+    def outcome(self) -> str:
+        """What it has done, in a sentence; empty for a plan."""
+        return "" if self.operation is None else f"{counted(self.verdict.passed, 'record')} moved."
+
+
+def effects_of(stream: "Stream", verdict: Verdict, readers: "Sequence[Stream]") -> tuple[str, ...]:
+    """Return what follows from a replay, one sentence each.
+
+    Args:
+        stream: The stream.
+        verdict: What today's schema and rules say about its refused records.
+        readers: The streams that may read its table.
+    """
+    effects = []
+    if verdict.passed:
+        effects.append(f"{counted(verdict.passed, 'record')} move through the function into the table.")
+    if verdict.stay:
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in verdict.by_rule.items())
+        effects.append(f"{counted(verdict.stay, 'record')} stay in quarantine: {rules}.")
+    if verdict.changed:
+        effects.append(f"Of those, {counted(verdict.changed, 'record')} violate other rules than before.")
+    late = [
+        (reader.name, source.watermark.column)
+        for reader in (readers if verdict.passed else ())
+        for source in reader.sources.values()
+        if isinstance(source, StreamTable) and source.stream == stream.name and source.watermark is not None
+    ]
+    effects += [
+        f"{name} reads the table with a watermark on {column!r}: of the moved rows it drops those that are behind it, "
+        "as late rows."
+        for name, column in late
+    ]
+    return tuple(effects)

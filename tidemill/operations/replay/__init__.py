@@ -1,0 +1,1 @@
+"""Operations that compute rows again next to the live stream: backfill and rebuild."""

@@ -1,0 +1,209 @@
+"""Backfill: a range of a stream's table is computed again beside the live stream, and replaced in one commit.
+
+What would be done is planned without a JVM: the range, what the sources still have of it, and what is read. How it is
+done is in `backfill_steps.py`.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from tidemill.connectors.feed import feed_of
+from tidemill.definitions.code_version import code_version
+from tidemill.errors import TerminalError
+from tidemill.operations.core.change import Change
+from tidemill.operations.core.effects import began, refusing_readers
+from tidemill.operations.core.steps import unfinished
+from tidemill.operations.replay.backfill_range import BackfillRange, backfill_range, whole_because
+from tidemill.operations.replay.backfill_steps import KIND, Backfilling, read_up_to
+from tidemill.operations.replay.lookback import TIMES, Lookback, lookback_of, parts_of
+from tidemill.operations.replay.source_history import missing_in_sources, removed_versions
+from tidemill.records.operation import Operation, new_operation
+from tidemill.records.stream_records import Snapshot, StreamRecords
+from tidemill.run.execute.progress import Live
+from tidemill.sinks.delta_merge import DeltaMerge
+from tidemill.storage import delta_log
+from tidemill.text.durations import written
+from tidemill.text.plurals import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidemill.definitions.stream import Stream
+    from tidemill.operations.replay.source_span import SourceSpan
+    from tidemill.run.spark.engine import Engine
+    from tidemill.target.target import Target
+
+
+def backfill(
+    stream: "Stream",
+    target: "Target",
+    engine: "Engine",
+    *,
+    begin: str,
+    end: str,
+    lookback: str | timedelta | None = None,
+    allow_missing: bool = False,
+    keep_staging: bool = False,
+    readers: "Sequence[Stream]" = (),
+    live: Live | None = None,
+    dry_run: bool = False,
+    publish: bool = True,
+) -> Change:
+    """Compute a range of a stream's table again, with the code as it is now, and replace it in one commit.
+
+    Everything that the live stream has read is read again, so the range is computed from all rows that belong to
+    it; with a lookback, only what is that close to the range by the times of the sources. The live stream may run
+    meanwhile; for the publication its lease is held. In a merge table the keys that have a row in the range are
+    computed again.
+
+    Args:
+        stream: The stream, which declares `backfill_by`.
+        target: The target.
+        engine: Where Spark sessions come from; not asked for a plan.
+        begin: The first value of the column that is replaced.
+        end: The first value that is not.
+        lookback: How much of the sources is read before and after the range: `"2 days"`. The default is what the
+            stream declares, or everything.
+        allow_missing: Whether to continue where the sources no longer have everything that the stream has read.
+        keep_staging: Whether the computed tables are kept, in the staging folder.
+        readers: The streams that may read its table, which the plan names.
+        live: Where others see how far it is.
+        dry_run: Whether the backfill is planned only.
+        publish: Whether the table changes; otherwise the range is computed and compared, and the same call with
+            `publish` continues.
+
+    Raises:
+        SchemaChangeError: A column of the table is missing in the new rows, or has another type.
+        TerminalError: The range does not fit the table, the stream cannot be computed for a range, or its sources no
+            longer have everything.
+        LeaseHeldError: A run, or another process with the same operation, holds the stream.
+    """
+    records = StreamRecords(target.lake, stream.name)
+    snapshot = records.snapshot()
+    arguments = {"begin": begin, "end": end, "allow_missing": allow_missing, "keep_staging": keep_staging}
+    length = lookback_of(stream, lookback)
+    arguments |= {} if length is None else {"lookback": written(length)}
+    operation = unfinished(records, KIND, arguments)
+    current: dict[str, Any] = {"generation": snapshot.generation, "code_version": code_version(stream)}
+    if operation is not None and not operation.publishing and length is not None:
+        reading = Lookback(stream, target, records, BackfillRange.decided(operation.decided), length)
+        current["parts"] = parts_of(reading.spans(read_up_to(stream, target, snapshot)))
+    if operation is None or not operation.continues(current):
+        _check(stream, snapshot)
+        span = backfill_range(stream, records.table(), begin, end)
+        spans = Lookback(stream, target, records, span, length).checked(read_up_to(stream, target, snapshot))
+        missing = _missing(stream, target, snapshot, span, spans)
+        if missing and not (allow_missing or dry_run):
+            raise TerminalError(
+                f"its sources no longer have everything that the range needs: {' '.join(missing)}",
+                stream=stream.name,
+                fix="choose a range that does not need it; or give --allow-missing, and the rows that came from it "
+                "are missing.",
+            )
+        command = f"tidemill backfill {stream.name} --from {begin} --to {end}"
+        command += "" if length is None else f" --lookback '{written(length)}'"
+        command += " --allow-missing" * allow_missing + " --keep-staging" * keep_staging
+        decided = current | {"query_id": str(uuid4()), "missing": list(missing)}
+        decided |= {"column": span.column, "type": span.kind, "begin": span.begin, "end": span.end}
+        decided |= {"reads": [one.reads for one in spans.values()], "parts": parts_of(spans)}
+        operation = new_operation(KIND, arguments, command=command, decided=decided)
+    if dry_run:
+        return _change(stream, operation, readers)
+    work = Backfilling(
+        stream=stream,
+        target=target,
+        engine=engine,
+        records=records,
+        operation=operation,
+        live=live or Live(),
+    )
+    return _change(stream, work.complete(publish=publish), readers)
+
+
+def _check(stream: "Stream", snapshot: Snapshot) -> None:
+    """Check that a range of the stream can be computed alone.
+
+    Raises:
+        TerminalError: It has never run, its rows change after they were written, or it reads changes.
+    """
+    again = f"compute it as a whole: tidemill rebuild {stream.name}"
+    if snapshot.manifest is None or snapshot.tail.latest_offset is None:
+        raise TerminalError(
+            "it has read nothing so far, so there is nothing to compute again.",
+            stream=stream.name,
+            fix=f"tidemill run {stream.name}",
+        )
+    if (because := whole_because(stream)) is not None:
+        raise TerminalError(f"{because}.", stream=stream.name, fix=again)
+    known = {source.key for source in snapshot.tail.latest_offset.sources}
+    declared = {name for name, source in stream.sources.items() if source.streaming}
+    if known != declared:
+        raise TerminalError(
+            f"its checkpoint has the sources {', '.join(sorted(known))}, and its definition "
+            f"{', '.join(sorted(declared))}.",
+            stream=stream.name,
+            fix=f"run the stream first (tidemill run {stream.name}); or {again}",
+        )
+
+
+def _missing(
+    stream: "Stream",
+    target: "Target",
+    snapshot: Snapshot,
+    span: BackfillRange,
+    spans: "Mapping[str, SourceSpan]",
+) -> tuple[str, ...]:
+    """Return what the sources no longer have; of a feed only what rows of the range came from."""
+    missing = (
+        *missing_in_sources(stream, target, snapshot, spans),
+        *removed_versions(stream, target, snapshot, spans),
+    )
+    if not missing or feed_of(stream) is None:
+        return missing
+    table = delta_log.open_table(snapshot.records.table())
+    if table is None:
+        return missing
+    from tidemill.operations.replay.lost_origins import lost_origins
+
+    return lost_origins(stream, target, table, span)
+
+
+def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]") -> Change:
+    span = BackfillRange.decided(operation.decided)
+    what = f"the keys that have a row with {span}" if _by_key(stream) else f"the rows with {span}"
+    decided, lookback = operation.decided, operation.arguments.get("lookback")
+    near = f" within {lookback} of the range" if lookback else ""
+    effects = [
+        f"What the stream has read{near} is read again, into a staging table; then {what} are replaced in one commit.",
+        *([f"That is {'; '.join(decided['reads'])}."] if decided.get("reads") else ()),
+        *decided["missing"],
+    ]
+    if not (lookback or operation.done or _by_key(stream)) and span.kind in TIMES:
+        effects.append("A lookback, such as --lookback 2d, reads only what is that close to the range.")
+    if not _by_key(stream):
+        effects += refusing_readers(stream, readers, again="Backfill or rebuild")
+    effects += began(operation)
+    return Change(
+        stream=stream.name,
+        what=f"{what[0].upper()}{what[1:]} are computed again.",
+        effects=tuple(effects),
+        outcome=_outcome(operation),
+    )
+
+
+def _outcome(operation: Operation) -> str:
+    """Return how the range changes, or has changed; empty before it is computed."""
+    result = operation.result
+    if not result:
+        return ""
+    verb = "has" if operation.ended_at else "would have"
+    changed = f", {result['rows_changed']:,} changed" if result["rows_changed"] else ""
+    return (
+        f"The range had {counted(result['rows_before'], 'row')} and {verb} {counted(result['rows_after'], 'row')}: "
+        f"{result['rows_added']:,} added, {result['rows_removed']:,} removed{changed}."
+    )
+
+
+def _by_key(stream: "Stream") -> bool:
+    return isinstance(stream.main, DeltaMerge)

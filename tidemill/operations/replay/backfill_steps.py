@@ -1,0 +1,217 @@
+"""How a backfill is carried out: it computes beside the live stream, and then publishes in steps.
+
+The stream runs in a staging folder, with a checkpoint of its own, over what the live stream has read and nothing
+more: its first batch is planned with the offsets of the live checkpoint (`planned_batch.py`). A stateful stream then
+emits what the watermark has closed, as every run does. Under the live stream's lease, what that stream has read in the
+meantime is computed as well, and the result is published. The steps of the publication:
+- `quarantine`: records that are refused now are added, and those that have a row now are removed.
+- `tables`: the range of each table is replaced in one commit.
+- `staging`: the staging folder is removed.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tidemill.connectors.feed import feed_of
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.definitions.source import Source, StreamTable
+from tidemill.errors import TerminalError
+from tidemill.operations.core.staging import Staging
+from tidemill.operations.core.steps import Step, session
+from tidemill.operations.replay.backfill_quarantine import divided, sorted_quarantine
+from tidemill.operations.replay.backfill_range import BackfillRange
+from tidemill.operations.replay.follow import past_accepted_commits
+from tidemill.operations.replay.lookback import Lookback
+from tidemill.operations.replay.planned_batch import plan_first_batch, plan_flush, plan_next_batch
+from tidemill.operations.replay.range_tables import RangeTables
+from tidemill.records.manifest import Generation, Manifest
+from tidemill.records.stream_records import Snapshot
+from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.run.batch.writer import batch_column
+from tidemill.storage import delta_log
+from tidemill.text.durations import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from tidemill.checkpoint import OffsetEntry
+    from tidemill.connectors.source_record import Start
+    from tidemill.definitions.stream import Stream
+    from tidemill.operations.replay.source_span import SourceSpan
+    from tidemill.target.target import Target
+
+KIND = "backfill"
+STEPS = ("quarantine", "tables", "staging")
+
+
+def read_up_to(stream: "Stream", target: "Target", snapshot: Snapshot) -> "OffsetEntry | None":
+    """Return the offsets up to which a stream has published rows; None before its first batch is complete.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        snapshot: Its records.
+    """
+    committed = snapshot.tail.committed_offsets
+    sources = {} if snapshot.manifest is None else snapshot.manifest.active.sources
+    return None if committed is None else past_accepted_commits(stream, target.lake, committed, sources)
+
+
+def _start(source: Source, first_version: int | None) -> "Start | None":
+    """Return how the staging stream begins to read a source."""
+    if not isinstance(source, StreamTable):
+        return None
+    return "snapshot" if first_version is None else "log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfilling(Staging):
+    """A backfill that is carried out."""
+
+    own_checkpoint: bool = True
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps, in the order of `STEPS`."""
+        runs = (self._sort_quarantine, self._replace_ranges, self._remove_staging)
+        return tuple(map(Step, STEPS, runs))
+
+    def compute(self) -> dict[str, Any]:
+        """Compute what the live stream has read, and return how the range changes."""
+        watermark_ms = self.records.snapshot().next_watermark_ms
+        self._prepare(self._committed())
+        self.run(planned_only=True)
+        self._flush(watermark_ms)
+        return self.result()
+
+    def _committed(self) -> "OffsetEntry":
+        """Return the offsets up to which the live stream has published rows.
+
+        Raises:
+            TerminalError: A batch is half done.
+        """
+        snapshot = self.records.snapshot()
+        tail, entry = snapshot.tail, read_up_to(self.stream, self.target, snapshot)
+        if entry is None or tail.next_start.kind in ("repeat_batch", "no_data_batch"):
+            raise TerminalError(
+                f"its batch {tail.next_start.batch_id} is not complete.",
+                stream=self.stream.name,
+                fix=f"run the stream first: tidemill run {self.stream.name}",
+            )
+        return entry
+
+    def _prepare(self, entry: "OffsetEntry") -> None:
+        staged, spans = self.staged, self._spans(entry)
+        number = self.operation.decided["generation"]
+        if staged.manifest() is None:
+            began = datetime.now(UTC).isoformat(timespec="seconds")
+            live = self.records.manifest()
+            recorded = {} if live is None else live.active.sources
+            firsts = {name: span.first_version for name, span in spans.items()}
+            starts = {
+                name: SourceRecord(
+                    start=_start(source, firsts.get(name)),
+                    first_version=firsts.get(name),
+                    accepted_versions=recorded.get(name, SourceRecord()).accepted_versions,
+                )
+                for name, source in self.stream.sources.items()
+                if source.streaming
+            }
+            staged.control.mkdir(parents=True, exist_ok=True)
+            generation = Generation(number=number, began_at=began, why=KIND, sources=starts)
+            staged.write_manifest(Manifest(generations=(generation,)))
+        query_id = self.operation.decided["query_id"]
+        plan_first_batch(staged.checkpoint(number), self.records.checkpoint(number), entry, query_id, spans)
+
+    def _spans(self, entry: "OffsetEntry") -> "Mapping[str, SourceSpan]":
+        """Return what is read of each source; empty without a lookback."""
+        lookback, span = (
+            self.operation.arguments.get("lookback"),
+            BackfillRange.decided(self.operation.decided),
+        )
+        length = None if lookback is None else duration(lookback, what="lookback")
+        reading = Lookback(self.stream, self.target, self.records, span, length)
+        return reading.checked(entry, self.operation.decided.get("parts"))
+
+    def _flush(self, watermark_ms: int | None) -> None:
+        """Emit what the live stream's watermark has closed: the last events that are read may be too early for it."""
+        if self.operation.decided.get("parts") and plan_flush(
+            self.staged, self.staged.snapshot().tail, watermark_ms
+        ):
+            self.run(planned_only=True)
+
+    def catch_up(self) -> None:
+        """Compute what the live stream has read since, and what its watermark has closed."""
+        snapshot, staged = self.records.snapshot(), self.staged.snapshot()
+        entry = self._committed()
+        if staged.tail.next_start.kind == "repeat_batch":  # an attempt that was killed has planned it
+            self.run(planned_only=True)
+            staged = self.staged.snapshot()
+        plan_next_batch(self.staged, staged.tail, snapshot.checkpoint, entry, self._spans(entry))
+        self.run(planned_only=True)
+        self._flush(snapshot.next_watermark_ms)
+
+    def result(self) -> dict[str, Any]:
+        """Return how the range changes, and the fingerprint of the code that computed it."""
+        manifest = self.staged.manifest()
+        fingerprint = None if manifest is None else manifest.active.fingerprint
+        with session(self.engine, self.lease) as spark:
+            numbers: dict[str, Any] = dict(self._tables(spark).compared(self.stream.main))
+        # A rewind to this version or an earlier one takes the backfill back.
+        numbers["table_version"] = delta_log.latest_version(self.records.table())
+        return numbers if fingerprint is None else numbers | {"code": fingerprint}
+
+    def _tables(self, spark: "SparkSession") -> RangeTables:
+        return RangeTables(
+            spark=spark,
+            span=BackfillRange.decided(self.operation.decided),
+            live=self.records,
+            staged=self.staged,
+            operation=self.operation,
+        )
+
+    def _sort_quarantine(self) -> None:
+        if feed_of(self.stream) is None:
+            return
+        with session(self.engine, self.lease) as spark:
+            live, staged = (
+                None
+                if delta_log.open_table(records.table(QUARANTINE)) is None
+                else spark.read.format("delta").load(str(records.table(QUARANTINE)))
+                for records in (self.records, self.staged)
+            )
+            if staged is not None:
+                last = self.records.snapshot().last_commit
+                staged = staged.withColumn("batch_id", batch_column(0, last)["batch_id"])
+            kept = None
+            if live is not None and self.operation.decided.get("parts"):  # records that were not read stay
+                live, kept = divided(live, self.staged)
+            content = sorted_quarantine(
+                self.stream, BackfillRange.decided(self.operation.decided), live, staged
+            )
+            if content is None:
+                return
+            content = content if kept is None else content.unionByName(kept)
+            writer = (
+                content.write.format("delta")
+                .mode("overwrite")
+                .options(**self._tables(spark).commit(QUARANTINE))
+            )
+            if live is not None:
+                writer = writer.option("replaceWhere", "true")
+            writer.save(str(self.records.table(QUARANTINE)))
+
+    def _replace_ranges(self) -> None:
+        changes = ("rows_added", "rows_removed", "rows_changed")
+        if len(self.stream.sinks) == 1 and not any(map(self.operation.result.get, changes)):
+            return  # a commit that changes nothing would stop every reader of the table
+        with session(self.engine, self.lease) as spark:
+            tables = self._tables(spark)
+            for sink in self.stream.sinks:
+                tables.replace(sink)
+
+    def _remove_staging(self) -> None:
+        if not self.operation.arguments["keep_staging"]:
+            self.remove()

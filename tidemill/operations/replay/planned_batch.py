@@ -1,0 +1,127 @@
+"""A checkpoint whose first batch is planned: it reads what another checkpoint has read, and nothing more.
+
+Spark executes a batch that is planned and not committed over exactly the range that is planned. A source without a
+position begins as a new one does: a topic with its first message, a table with a snapshot, a folder with the files in
+the source's own log. Where only a part of a source is read, its beginning is planned as well: a topic has the offsets
+that Spark resolves at a first start in the source's folder, a table its first version in the manifest.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemill.checkpoint import OffsetEntry, SourceFile, Tail
+from tidemill.checkpoint.format.source_log import LogEntry, source_folder
+from tidemill.connectors.files.backlog import logged_files
+from tidemill.operations.generations.checkpoint_copy import write_source_log
+from tidemill.run.execute import repair
+
+if TYPE_CHECKING:
+    from tidemill.operations.replay.source_span import SourceSpan
+    from tidemill.records.stream_records import StreamRecords
+
+
+def plan_first_batch(
+    checkpoint: Path,
+    like: Path,
+    entry: OffsetEntry,
+    query_id: str,
+    spans: "Mapping[str, SourceSpan]",
+) -> None:
+    """Write a checkpoint whose first batch reads everything up to the offsets of another one.
+
+    Args:
+        checkpoint: The folder of the new checkpoint.
+        like: The other checkpoint.
+        entry: The offsets, of a batch of the other checkpoint.
+        query_id: The query id of the new checkpoint.
+        spans: The sources of which only a part is read.
+    """
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "commits").mkdir(exist_ok=True)
+    _write(checkpoint / "metadata", json.dumps({"id": query_id}, separators=(",", ":")))
+    version, header, *_ = (like / "offsets" / str(entry.batch_id)).read_text(encoding="utf-8").split("\n")
+    fields = json.loads(header) | {"batchWatermarkMs": 0}
+    for name, span in spans.items():
+        if span.begins is not None:
+            # librdkafka is loaded only where a topic is read.
+            from tidemill.connectors.kafka.backlog import write_initial_offsets
+            from tidemill.operations.replay.topic_span import offsets_json
+
+            write_initial_offsets(checkpoint, name, offsets_json(span.begins))
+    ends = dict(_ends(checkpoint, like, entry, spans))
+    lines = [f"{name}:{offset}" for name, offset in ends.items()]
+    text = "\n".join([version, json.dumps(fields, separators=(",", ":")), *lines])
+    _write(checkpoint / "offsets" / "0", text)
+
+
+def plan_next_batch(
+    records: "StreamRecords",
+    tail: Tail,
+    like: Path,
+    entry: OffsetEntry,
+    spans: "Mapping[str, SourceSpan]",
+) -> bool:
+    """Plan a batch that reads what another checkpoint has read since; return whether there is anything.
+
+    Args:
+        records: The records of the checkpoint, all of whose batches are committed.
+        tail: The end of it.
+        like: The other checkpoint.
+        entry: The offsets, of a batch of the other checkpoint.
+        spans: The sources of which only a part is read.
+    """
+    if tail.latest_offset is None:
+        return False
+    checkpoint = Path(tail.path)
+    before = {source.key: source.raw for source in tail.latest_offset.sources}
+    ends = {
+        name: offset for name, offset in _ends(checkpoint, like, entry, spans) if before.get(name) != offset
+    }
+    if ends:
+        repair.schedule_batch(checkpoint, tail, records.control, ends)
+    return bool(ends)
+
+
+def plan_flush(records: "StreamRecords", tail: Tail, watermark_ms: int | None) -> bool:
+    """Plan a batch without rows that emits what a later watermark has closed; return whether it is later.
+
+    Args:
+        records: The records of the checkpoint, all of whose batches are committed.
+        tail: The end of it.
+        watermark_ms: The watermark, milliseconds since the epoch; None before any event.
+    """
+    if not tail.stateful or watermark_ms is None or watermark_ms <= (tail.next_watermark_ms or 0):
+        return False
+    repair.schedule_batch(Path(tail.path), tail, records.control, watermark_ms=watermark_ms)
+    return True
+
+
+def _ends(
+    checkpoint: Path, like: Path, entry: OffsetEntry, spans: "Mapping[str, SourceSpan]"
+) -> Iterator[tuple[str, str]]:
+    """Yield where each source ends; of a file source the files are logged that are not logged yet."""
+    for source in entry.sources:
+        if source.raw is None:
+            continue
+        span = spans.get(source.key)
+        if source.log_offset is None:
+            yield source.key, source.raw if span is None or span.end is None else span.end
+            continue
+        files = logged_files(like, source.key) if span is None or span.files is None else span.files
+        known = {file.path: file.entry for file in logged_files(checkpoint, source.key)}
+        new = [file for file in files if file.entry <= source.log_offset and file.path not in known]
+        last = max(known.values(), default=-1)
+        if new or last < 0:  # an entry without files is a batch without rows, which creates the tables
+            folder = checkpoint / source_folder(source.key)
+            folder.mkdir(parents=True, exist_ok=True)
+            last += 1
+            entries = [SourceFile(file.path, file.timestamp_ms, last) for file in new]
+            write_source_log(folder, LogEntry(last, compact=False), entries)
+        yield source.key, json.dumps({"logOffset": last}, separators=(",", ":"))
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.exists():  # another attempt has written it
+        path.write_text(text, encoding="utf-8")

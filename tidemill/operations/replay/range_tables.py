@@ -1,0 +1,127 @@
+"""The tables of a stream and their staged twins: what a range has in each, and how the one replaces the other.
+
+An append table gets the staged rows of the range for its own. In a merge table a row is the outcome of all changes of
+its key, so the keys that have a row in the range, before or after, get all their staged rows: the current row (SCD 1)
+or the history (SCD 2), and their tombstones.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemill.definitions.columns import BATCH, DELETED
+from tidemill.definitions.sink import Transaction
+from tidemill.operations.core.staging import operation_metadata
+from tidemill.run.batch.writer import batch_column
+from tidemill.run.tables.preparation import add_columns, new_columns
+from tidemill.sinks.delta_merge import DeltaMerge
+from tidemill.sinks.replacement import comparable, replace_rows
+from tidemill.text.names import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidemill.definitions.sink import Sink
+    from tidemill.operations.replay.backfill_range import BackfillRange
+    from tidemill.records.operation import Operation
+    from tidemill.records.stream_records import StreamRecords
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeTables:
+    """The live and the staged tables of a stream, of which a range is replaced.
+
+    Attributes:
+        spark: A session.
+        span: The range.
+        live: The stream's records.
+        staged: The records of the staged tables.
+        operation: The operation.
+    """
+
+    spark: "SparkSession"
+    span: "BackfillRange"
+    live: "StreamRecords"
+    staged: "StreamRecords"
+    operation: "Operation"
+
+    def compared(self, sink: "Sink") -> dict[str, int]:
+        """Return how the rows of a range would change: rows before and after, added, removed and changed.
+
+        A row is the same where all its columns are, but for `_batch`. Only the rows of a merge table have an identity
+        by which a changed row is known; elsewhere it counts as removed and added.
+
+        Raises:
+            SchemaChangeError: The live table has a column that the staged one has not, or has as another type.
+        """
+        before, after = self._before(sink), self._after(sink)
+        new = new_columns(before.schema, after.schema, self.live.table(sink.name))
+        after = after.drop(*(field.name for field in new)).select(*before.columns)
+        old, now = _rows(comparable(before)), _rows(comparable(after))
+        added = now if new else now.exceptAll(old)  # a new column changes each row
+        numbers = {"rows_before": old.count(), "rows_after": now.count(), "rows_added": added.count()}
+        numbers["rows_removed"] = numbers["rows_before"] - numbers["rows_after"] + numbers["rows_added"]
+        changed = 0
+        if isinstance(sink, DeltaMerge):
+            identity = list(sink.row_identity)
+            changed = added.join(old.select(*map(quoted, identity)), on=identity, how="left_semi").count()
+        numbers["rows_added"] -= changed
+        numbers["rows_removed"] -= changed
+        return numbers | {"rows_changed": changed}
+
+    def replace(self, sink: "Sink") -> None:
+        """Replace the range of a live table in one commit, which Delta skips where the table has it already."""
+        table, rows, commit = self.live.table(sink.name), self._after(sink), self.commit(sink.name)
+        if isinstance(sink, DeltaMerge):
+            add_columns(self.spark, table, new_columns(self._before(sink).schema, rows.schema, table))
+            transaction = Transaction(commit["txnAppId"], int(commit["txnVersion"]))
+            replace_rows(
+                rows,
+                self._before(sink),
+                table,
+                sink.row_identity,
+                transaction=transaction,
+                user_metadata=commit["userMetadata"],
+            )
+            return
+        writer = rows.write.format("delta").mode("overwrite").options(**commit)
+        writer = writer.option("replaceWhere", self.span.condition).option("mergeSchema", "true")
+        writer.option("partitionOverwriteMode", "static").save(str(table))
+
+    def commit(self, sink: str) -> dict[str, str]:
+        """Return the options of the commit to a table: its transaction and its `userMetadata`."""
+        asked = self.operation.arguments
+        return {
+            "txnAppId": f"{self.operation.id}/{sink}",
+            "txnVersion": "0",
+            "userMetadata": operation_metadata(self.operation, begin=asked["begin"], end=asked["end"]),
+        }
+
+    def _before(self, sink: "Sink") -> "DataFrame":
+        """Return the live rows of the range, or of the keys of the range."""
+        return self._of_range(sink, self._read(self.live, sink))
+
+    def _after(self, sink: "Sink") -> "DataFrame":
+        """Return the staged rows, as rows of the live stream's last batch."""
+        rows = self._of_range(sink, self._read(self.staged, sink))
+        if BATCH not in rows.columns:
+            return rows
+        snapshot = self.live.snapshot()
+        return rows.withColumn(BATCH, batch_column(snapshot.generation, snapshot.last_commit))
+
+    def _of_range(self, sink: "Sink", rows: "DataFrame") -> "DataFrame":
+        if not isinstance(sink, DeltaMerge):
+            return rows.where(self.span.condition)
+        keys = list(map(quoted, sink.keys))
+        before, after = (
+            self._read(records, sink).where(self.span.condition).select(*keys)
+            for records in (self.live, self.staged)
+        )
+        return rows.join(before.union(after).distinct(), on=list(sink.keys), how="left_semi")
+
+    def _read(self, records: "StreamRecords", sink: "Sink") -> "DataFrame":
+        return self.spark.read.format("delta").load(str(records.table(sink.name)))
+
+
+def _rows(content: "DataFrame") -> "DataFrame":
+    """Return the rows that readers of a table see."""
+    return content.where(f"NOT {DELETED}") if DELETED in content.columns else content

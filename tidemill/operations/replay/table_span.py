@@ -1,0 +1,84 @@
+"""The versions of a table that a backfill with a lookback reads: by the times of their commits.
+
+The log has rows as they were written. Where a commit has removed or changed rows since, or where an operation such as
+a backfill has written rows of an earlier time, the versions one by one are not what the table has: then everything is
+read, as of the version up to which the stream has read.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from tidemill.connectors.delta.source import DeltaSource
+from tidemill.definitions.source import StreamTable
+from tidemill.operations.replay.source_span import Period, SourceSpan
+from tidemill.records.ledger_line import commit_metadata
+from tidemill.storage import delta_log
+
+if TYPE_CHECKING:
+    from tidemill.checkpoint import SourceOffset
+    from tidemill.definitions.source import Source
+    from tidemill.target.target import Target
+
+_STARTING = ("startingversion", "startingtimestamp")
+
+
+def table_span(source: "Source", target: "Target", offset: "SourceOffset", period: Period) -> SourceSpan:
+    """Return what is read of a table.
+
+    Args:
+        source: The source.
+        target: The target.
+        offset: The offset up to which the stream has read.
+        period: The time of what is read.
+    """
+    name = str(source.upstream) if isinstance(source, StreamTable) else source.describe()
+    if not isinstance(source, DeltaSource | StreamTable) or offset.delta is None or offset.raw is None:
+        return SourceSpan(reads=f"all of {name}")
+    if source.mode != "append":
+        return SourceSpan(reads=f"all of {name}, because its changes are read")
+    at = offset.delta
+    options = source.options if isinstance(source, DeltaSource) else {}
+    if at.is_starting or any(key.lower() in _STARTING for key in options):
+        return SourceSpan(reads=f"all of {name}, because the stream begins within it")
+    table = target.lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
+    newest = at.version - (at.index < 0)
+    versions = [version for version in delta_log.versions_in(table) if version <= newest]
+    commits = [commit for version in versions if (commit := delta_log.read_commit(table, version))]
+    chosen = [
+        commit.version for commit in commits if commit.timestamp_ms is None or period.has(commit.timestamp_ms)
+    ]
+    if not versions or versions[-1] != newest:
+        return SourceSpan(reads=f"all of {name}, because its log is incomplete")
+    later = (commit.version for commit in commits if (commit.timestamp_ms or 0) > period.last_ms)
+    begin = min(chosen) if chosen else min(later, default=newest)
+    end = max(chosen) + 1 if chosen else begin
+    because = _rewritten(table, [commit for commit in commits if commit.version >= begin])
+    if because is not None:
+        return SourceSpan(reads=f"all of {name}, because {because}")
+    fields = json.loads(offset.raw)
+    if end <= newest:
+        fields |= {"reservoirVersion": end, "index": -1, "isStartingVersion": False}
+    versions_read = f"versions {begin} to {end - 1}" if end - begin > 1 else f"version {begin}"
+    return SourceSpan(
+        reads=f"{versions_read if chosen else 'no version'} of {name}",
+        is_empty=not chosen,
+        first_version=begin,
+        end=json.dumps(fields, separators=(",", ":")),
+    )
+
+
+def _rewritten(table: Path, commits: list[delta_log.Commit]) -> str | None:
+    """Return why the versions of a table one by one are not what it has; None where they are."""
+    if commits and commits[-1].version - commits[0].version + 1 != len(commits):
+        return "its log is incomplete"
+    for commit in commits:
+        if commit.removes_rows:
+            return f"version {commit.version} removed or changed rows"
+        if commit.adds_rows and "operation" in commit_metadata(commit):
+            return f"an operation wrote version {commit.version}"
+        for kind, file in delta_log.by_kind(delta_log.read_actions(table, commit.version) or []):
+            if kind == "add" and file.get("dataChange") and not (table / unquote(file["path"])).exists():
+                return f"a file of version {commit.version} was removed"
+    return None

@@ -1,0 +1,1 @@
+"""Dagster definitions of pipelines; the only room that imports Dagster."""

@@ -1,0 +1,1 @@
+"""Streams as Dagster assets: specs, metadata, checks and events."""

@@ -1,0 +1,289 @@
+"""How streams, and the external data that they read, become Dagster assets."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dagster import AssetKey, AssetSpec
+
+from tidemill.connectors.delta.source import DeltaSource
+from tidemill.connectors.feed import Feed
+from tidemill.connectors.files.source import FileSource
+from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.definitions.code_version import code_version
+from tidemill.definitions.source import StreamTable
+from tidemill.definitions.stream import Stream
+from tidemill.errors import ConfigurationError
+from tidemill.orchestration.assets.asset_keys import folder_key, other_key, pattern_key, topic_key
+from tidemill.orchestration.assets.code_reference import code_reference
+from tidemill.orchestration.assets.metadata import definition_metadata
+from tidemill.target.target import TopicBinding
+
+if TYPE_CHECKING:
+    from tidemill.definitions.pipeline import Pipeline
+    from tidemill.definitions.source import Source
+    from tidemill.orchestration.assets.metadata import Metadata
+    from tidemill.target.target import Target
+    from tidemill.text.names import StreamName
+
+EXTERNAL_GROUP = "sources"
+_THREADS = 8
+SOURCE = "tidemill/source"
+INPUTS = "tidemill/inputs"
+"""The metadata entry with the keys of the assets that a stream reads, by the name of its source."""
+STREAM = "tidemill/stream"
+"""The metadata entry with the name of an asset's stream, whatever key a translator has given to the asset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamData:
+    """A stream, as the translator receives it.
+
+    Attributes:
+        stream: The stream.
+        inputs: The asset keys of the streams and external data that it reads; empty where only the key of the
+            stream is needed, as a dependency of another pipeline.
+        sources: The same keys by source; a source of several Kafka topics has several.
+        kinds: The kinds of the external data that it reads: `kafka`, `file` or `deltalake`; likewise.
+        target: The target; None where assets are created without one.
+        table: Metadata of its table as it is now: its path, and its columns once it exists; empty likewise.
+    """
+
+    stream: "Stream"
+    inputs: tuple[AssetKey, ...] = ()
+    sources: Mapping[str, tuple[AssetKey, ...]] = field(default_factory=dict)
+    kinds: frozenset[str] = frozenset()
+    target: "Target | None" = None
+    table: "Metadata" = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalData:
+    """What streams read and no stream of the pipeline writes.
+
+    Attributes:
+        path: The parts of its asset key, valid in Dagster whatever the original is (`asset_keys.py`):
+            `("feed", "ad-clicks")`, `("kafka", <cluster>, <topic>)`, `("kafka", <cluster>, "pattern", ...)`,
+            `("files", <folders> ...)`, `("delta", <folders> ...)`.
+        kind: `kafka`, `file` or `deltalake`; None where only the target decides and there is none.
+        description: A short description.
+        metadata: Further facts; `tidemill/source` is the topic, pattern or path as it was declared.
+    """
+
+    path: tuple[str, ...]
+    kind: str | None = None
+    description: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class StreamTranslator:
+    """Creates asset specs; override `get_asset_spec` to change keys, groups, owners or anything else.
+
+    Pipelines that read each other's streams need the same translator, because it also names their dependencies.
+
+    ```python
+    class Ours(StreamTranslator):
+        def get_asset_spec(self, data):
+            return super().get_asset_spec(data).merge_attributes(tags={"domain": "advertising"})
+    ```
+    """
+
+    def get_asset_spec(self, data: StreamData | ExternalData) -> AssetSpec:
+        """Return the spec of one asset.
+
+        A key that is changed here also changes in the dependencies of other streams, in all pipelines. It may
+        depend on the stream and on the target, and on nothing else.
+        """
+        if isinstance(data, ExternalData):
+            return AssetSpec(
+                AssetKey(list(data.path)),
+                description=data.description,
+                group_name=EXTERNAL_GROUP,
+                kinds={data.kind} if data.kind else set(),
+                metadata=data.metadata,
+            )
+        stream = data.stream
+        return AssetSpec(
+            AssetKey([stream.name.pipeline, stream.name.stream]),
+            deps=data.inputs,
+            description=stream.description,
+            group_name=stream.name.pipeline,
+            kinds={"spark", "deltalake", *data.kinds},
+            owners=stream.owners,
+            tags=stream.tags,
+            code_version=code_version(stream),
+            metadata={
+                STREAM: str(stream.name),
+                INPUTS: _input_keys(data.sources),
+                **code_reference(stream),
+                **data.table,
+            },
+            skippable=True,
+        )
+
+
+def stream_specs(
+    pipeline: "Pipeline", translator: StreamTranslator, target: "Target | None"
+) -> dict["StreamName", AssetSpec]:
+    """Return the specs of a pipeline's streams, in the order of their declaration.
+
+    A stream is declared after the streams that it reads, so their keys are known.
+    """
+    specs: dict[StreamName, AssetSpec] = {}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        # Opening a table takes longer than all else about a stream, and most of that time without Python's lock.
+        tables = (
+            {}
+            if target is None
+            else {s.name: pool.submit(definition_metadata, s.name, target.lake) for s in pipeline}
+        )
+        for stream in pipeline:
+            sources, kinds = _sources(stream, specs, translator, target)
+            spec = translator.get_asset_spec(
+                StreamData(
+                    stream=stream,
+                    inputs=tuple(dict.fromkeys(key for keys in sources.values() for key in keys)),
+                    sources=sources,
+                    kinds=kinds,
+                    target=target,
+                    table=tables[stream.name].result() if stream.name in tables else {},
+                )
+            )
+            # A translator may build a spec of its own. A copy of every other one takes as long as the original.
+            known = {STREAM, INPUTS} <= spec.metadata.keys()
+            ours = {STREAM: str(stream.name), INPUTS: _input_keys(sources)}
+            specs[stream.name] = spec if known else spec.merge_attributes(metadata=ours)
+    return specs
+
+
+def _input_keys(sources: Mapping[str, tuple[AssetKey, ...]]) -> dict[str, list[str]]:
+    return {name: [key.to_user_string() for key in keys] for name, keys in sources.items()}
+
+
+def _sources(
+    stream: "Stream",
+    specs: "Mapping[StreamName, AssetSpec]",
+    translator: StreamTranslator,
+    target: "Target | None",
+) -> tuple[dict[str, tuple[AssetKey, ...]], frozenset[str]]:
+    """Return the assets that a stream reads, by source, and the kinds of those that no stream writes."""
+    sources: dict[str, tuple[AssetKey, ...]] = {}
+    kinds: set[str] = set()
+    for name, source in stream.sources.items():
+        if isinstance(source, StreamTable):
+            own = specs.get(source.stream)
+            sources[name] = (_key_elsewhere(source, translator, target) if own is None else own.key,)
+            continue
+        external = list(external_data(source, target))
+        sources[name] = tuple(translator.get_asset_spec(data).key for data in external)
+        kinds |= {data.kind for data in external if data.kind}
+    return sources, frozenset(kinds)
+
+
+def stream_keys(
+    pipeline: "Pipeline", translator: StreamTranslator | None = None
+) -> dict["StreamName", AssetKey]:
+    """Return the asset keys of a pipeline's streams, in the order of their declaration."""
+    specs = stream_specs(pipeline, translator or StreamTranslator(), None)
+    return {name: spec.key for name, spec in specs.items()}
+
+
+def _key_elsewhere(reading: StreamTable, translator: StreamTranslator, target: "Target | None") -> AssetKey:
+    """Return the key of a stream of another pipeline."""
+    if not isinstance(reading.definition, Stream):
+        return AssetKey([reading.stream.pipeline, reading.stream.stream])
+    return translator.get_asset_spec(StreamData(stream=reading.definition, target=target)).key
+
+
+def external_assets(
+    pipelines: "Iterable[Pipeline]",
+    translator: StreamTranslator | None = None,
+    *,
+    target: "Target | None" = None,
+) -> list[AssetSpec]:
+    """Return one spec per feed, topic, folder and table that streams read and no stream writes.
+
+    Args:
+        pipelines: All pipelines of the code location; several may read the same feed.
+        translator: How data become assets.
+        target: The target, which decides whether a feed is a topic or a folder; None leaves that open.
+    """
+    translator = translator or StreamTranslator()
+    specs = {}
+    for pipeline in pipelines:
+        for stream in pipeline:
+            for source in stream.sources.values():
+                if source.upstream is None:
+                    for data in external_data(source, target):
+                        spec = translator.get_asset_spec(data)
+                        specs[spec.key] = spec
+    return list(specs.values())
+
+
+def external_key(source: "Source", translator: StreamTranslator, target: "Target | None") -> AssetKey:
+    """Return the asset key of a source that is one asset, such as a feed."""
+    return translator.get_asset_spec(next(external_data(source, target))).key
+
+
+def external_data(source: "Source", target: "Target | None") -> "Iterator[ExternalData]":
+    """Yield what a source reads, topic by topic; nothing for the table of another stream."""
+    match source:
+        case StreamTable():
+            return
+        case Feed():
+            yield _feed(source, target)
+        case KafkaSource():
+            yield from _topics(source)
+        case FileSource():
+            yield ExternalData(
+                path=folder_key("files", source.path),
+                kind="file",
+                description=f"{source.describe()}.",
+                metadata={SOURCE: source.path},
+            )
+        case DeltaSource():
+            yield ExternalData(
+                path=folder_key("delta", source.path),
+                kind="deltalake",
+                description=f"Delta table {source.path}.",
+                metadata={SOURCE: source.path},
+            )
+        case _:
+            description = source.describe()
+            yield ExternalData(
+                path=other_key(description), description=description, metadata={SOURCE: description}
+            )
+
+
+def _topics(source: KafkaSource) -> "Iterator[ExternalData]":
+    if source.subscribe_pattern is not None:
+        yield ExternalData(
+            path=pattern_key(source.cluster, source.subscribe_pattern),
+            kind="kafka",
+            description=f"Kafka topics that match {source.subscribe_pattern} on {source.cluster}.",
+            metadata={SOURCE: source.subscribe_pattern},
+        )
+    for topic in source.subscribe or source.assign:
+        yield ExternalData(
+            path=topic_key(source.cluster, topic),
+            kind="kafka",
+            description=f"Kafka topic {topic} on {source.cluster}.",
+            metadata={SOURCE: topic},
+        )
+
+
+def _feed(feed: Feed, target: "Target | None") -> ExternalData:
+    kind, metadata = None, {}
+    if target is not None:
+        try:
+            binding = target.binding(feed.name)
+        except ConfigurationError:
+            # A target may bind the feeds of some pipelines only; a run of this stream reports what is missing.
+            pass
+        else:
+            kind = "kafka" if isinstance(binding, TopicBinding) else "file"
+            metadata = {"tidemill/binding": str(binding)}
+    return ExternalData(
+        path=("feed", feed.name), kind=kind, description=f"Feed {feed.name}.", metadata=metadata
+    )

@@ -1,0 +1,1 @@
+"""Sensors and schedules: when a run starts, and what keeps it from starting twice."""

@@ -1,0 +1,157 @@
+"""What a tick requests, given the runs that there are already."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+from dagster import AssetKey, DagsterRunStatus, RunRequest, RunsFilter
+
+from tidemill.orchestration.automation.run_tags import CAUSE
+from tidemill.orchestration.automation.tick import Group, tick
+from tidemill.run.decide.failures import pause_after
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dagster import DagsterInstance, RunRecord
+
+    from tidemill.definitions.pipeline import Pipeline
+    from tidemill.definitions.stream import Stream
+    from tidemill.run.decide.tick import Decision
+    from tidemill.target.target import Target
+    from tidemill.text.names import StreamName
+
+Cause = Literal["backlog", "schedule"]
+POSITION = "tidemill/position"
+# A run holds the leases of its streams within seconds. One that has started long ago and does not hold a stream's
+# lease is done with that stream, or has died: no launcher but those of Kubernetes and the like notices that.
+STARTED_LONG_AGO = timedelta(minutes=5)
+_MOST_ATTEMPTS = 12  # more do not lengthen the pause
+_NOT_STARTED = (
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.CANCELING,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """What a tick of a sensor or a schedule requests.
+
+    Attributes:
+        runs: The runs.
+        notes: A line about every stream that should not run now, for people.
+        decisions: The decision about every candidate.
+    """
+
+    runs: list[RunRequest]
+    notes: list[str]
+    decisions: "tuple[Decision, ...]"
+
+    @property
+    def skip_reason(self) -> str:
+        """Why no run was requested."""
+        return "\n".join(self.notes) or "Every stream is idle."
+
+
+def requests(
+    instance: "DagsterInstance",
+    pipeline: "Pipeline",
+    keys: "Mapping[StreamName, AssetKey]",
+    target: "Target",
+    *,
+    candidates: "Sequence[Stream]",
+    cause: Cause,
+) -> Requests:
+    """Return what a tick requests.
+
+    Args:
+        instance: Dagster's instance.
+        pipeline: The pipeline; its job has the same name.
+        keys: The asset keys of its streams.
+        target: The target.
+        candidates: The streams that may start a run.
+        cause: What requests it. The policies of the streams apply to the backlog; on a schedule any unread data
+            is due.
+    """
+    now = datetime.now(UTC)
+    covered = _covered_streams(instance, pipeline.name, keys, now)
+    decided = tick(
+        pipeline, target, candidates=candidates, covered=covered, now=now, conditions=cause == "backlog"
+    )
+    answers = [_run_request(instance, group, keys, cause=cause, now=now) for group in decided.groups]
+    return Requests(
+        runs=[answer for answer in answers if isinstance(answer, RunRequest)],
+        notes=[answer for answer in answers if isinstance(answer, str)] + decided.notes(),
+        decisions=decided.decisions,
+    )
+
+
+def _covered_streams(
+    instance: "DagsterInstance", job: str, keys: "Mapping[StreamName, AssetKey]", now: datetime
+) -> "dict[StreamName, str]":
+    """Return the streams that a queued run, or one in progress, covers, with the run's id.
+
+    Args:
+        instance: Dagster's instance.
+        job: The job of the pipeline; a run of it without a selection covers all of its streams.
+        keys: The asset keys of the pipeline's streams.
+        now: The current time.
+    """
+    covered: dict[StreamName, str] = {}
+    records = instance.get_run_records(RunsFilter(statuses=[*_NOT_STARTED, DagsterRunStatus.STARTED]))
+    for record in records:
+        run = record.dagster_run
+        if run.status == DagsterRunStatus.STARTED and _started(record) < now - STARTED_LONG_AGO:
+            continue
+        selected = run.asset_selection
+        for name, key in keys.items():
+            if key in selected if selected is not None else run.job_name == job:
+                covered.setdefault(name, run.run_id)
+    return covered
+
+
+def _run_request(
+    instance: "DagsterInstance",
+    group: Group,
+    keys: "Mapping[StreamName, AssetKey]",
+    *,
+    cause: Cause,
+    now: datetime,
+) -> RunRequest | str:
+    """Return the request for a run of a group, or the reason why there is none.
+
+    Runs that started from the same position did not change it: they were refused, they crashed, or they found
+    nothing that only Spark could see. A refusal needs no second run; before any other the pause doubles. The newest
+    of these runs is a part of the next one's key, so that two ticks at the same time request one run, and a run that
+    crashed does not block its key forever.
+    """
+    records = instance.get_run_records(RunsFilter(tags={POSITION: group.position}), limit=_MOST_ATTEMPTS)
+    newest = records[0].dagster_run if records else None
+    if newest is not None and group.refused:
+        return f"{group.reason} (reported by run {newest.run_id})"
+    if newest is not None:
+        again = _ended(records[0]) + pause_after(len(records))
+        if now < again:
+            return (
+                f"{group.reason}; run {newest.run_id} ended as {newest.status.value} and left everything as it "
+                f"was, so the next attempt is at {again.isoformat(timespec='seconds')}"
+            )
+    return RunRequest(
+        run_key=f"{group.position}-{'first' if newest is None else newest.run_id}",
+        asset_selection=[keys[stream.name] for stream in group.streams],
+        tags={POSITION: group.position, CAUSE: cause},
+    )
+
+
+def _started(record: "RunRecord") -> datetime:
+    return _moment(record.start_time) or record.create_timestamp.astimezone(UTC)
+
+
+def _ended(record: "RunRecord") -> datetime:
+    return _moment(record.end_time) or record.update_timestamp.astimezone(UTC)
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

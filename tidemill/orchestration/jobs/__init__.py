@@ -1,0 +1,1 @@
+"""Operations as Dagster jobs and partitions."""

@@ -1,0 +1,1 @@
+"""Everything durable about a stream besides its table and its checkpoint."""

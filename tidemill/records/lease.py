@@ -1,0 +1,299 @@
+"""The lease: one writer per stream, across processes, hosts and crashes.
+
+`<control>/lease/<epoch>.json` is created exclusively, so exactly one process gets an epoch. The highest epoch
+holds the lease. A lease whose process and JVM have ended on this boot is taken over at once, any other when its
+heartbeat is too old. The JVM of a warm server outlives its clients: there their queries must have stopped. Before
+each write the holder checks that its epoch is still the highest; Delta's transaction is the last line of defence.
+"""
+
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any
+
+import psutil
+
+from tidemill.errors import NOTHING_LOST, ConfigurationError, LeaseHeldError, LeaseLostError
+from tidemill.storage.atomic import replace_file
+from tidemill.text.names import StreamName
+
+HEARTBEAT_SECONDS = 10.0
+# Six missed heartbeats: longer than a long garbage collection or a stalled disk, short enough to wait for.
+TIMEOUT_SECONDS = 60.0
+# A JVM ends about half a second after the Python process that started it.
+JVM_GRACE_SECONDS = 5.0
+# A warm server stops the queries of a client that was killed; a commit in progress is not interrupted.
+SERVER_GRACE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds a lease.
+
+    Attributes:
+        run_id: The run.
+        host: The host's name.
+        boot_id: The boot of that host and the process namespace: a process id means something only within.
+        pid: The Python process.
+        pid_started: When that process started, seconds since the epoch.
+        jvm_pid: The JVM that runs its queries, once there is one.
+        jvm_started: When that JVM started, seconds since the epoch.
+        attachment: With a warm server, whose JVM outlives the holder, the file that the server removes when the
+            holder's queries have stopped.
+        since: When the lease was taken, ISO-8601 UTC.
+        heartbeat: The last sign of life, seconds since the epoch.
+        released: Whether the holder has finished.
+    """
+
+    run_id: str
+    host: str
+    boot_id: str
+    pid: int
+    pid_started: float
+    jvm_pid: int | None = None
+    jvm_started: float | None = None
+    attachment: str | None = None
+    since: str
+    heartbeat: float
+    released: bool = False
+
+    @property
+    def is_this_process(self) -> bool:
+        """Whether it is the process that asks."""
+        return (self.boot_id, self.pid) == (boot_identity(), os.getpid())
+
+    def __str__(self) -> str:
+        return f"run {self.run_id} (process {self.pid} on {self.host}, since {self.since})"
+
+
+def boot_identity() -> str:
+    """Return what a process id is unique within: the boot of the host, and on Linux the process namespace."""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}:{Path('/proc/self/ns/pid').readlink()}"
+    return str(psutil.boot_time())
+
+
+def this_process(run_id: str) -> Holder:
+    """Return this process as a holder."""
+    return Holder(
+        run_id=run_id,
+        host=socket.gethostname(),
+        boot_id=boot_identity(),
+        pid=os.getpid(),
+        pid_started=psutil.Process().create_time(),
+        since=datetime.now(UTC).isoformat(timespec="seconds"),
+        heartbeat=time.time(),
+    )
+
+
+class Lease:
+    """A held lease, created by `take`.
+
+    Attributes:
+        stream: The stream it is for.
+        epoch: Its number; each lease of a stream has a higher one than the lease before.
+    """
+
+    def __init__(self, folder: Path, stream: StreamName, epoch: int, holder: Holder) -> None:
+        self.stream = stream
+        self.epoch = epoch
+        self._folder = folder
+        self._holder = holder
+        self._stopped = Event()
+        # The run's thread and the heartbeat both write the file.
+        self._writing = Lock()
+        self._beat = Thread(target=self._keep_alive, name=f"lease {stream}", daemon=True)
+        self._beat.start()
+
+    def check(self) -> None:
+        """Check that this is still the highest epoch.
+
+        Raises:
+            LeaseLostError: Another run has taken over.
+        """
+        assert_highest(self._folder, self.stream, self.epoch)
+
+    def record_jvm(self, pid: int | None, *, attachment: Path | None = None) -> None:
+        """Record the JVM that works for this run, so that others can see whether it has ended, too.
+
+        Args:
+            pid: The JVM.
+            attachment: With a warm server, the file that it removes when the queries of this process have stopped.
+        """
+        started = None
+        if pid is not None:
+            with suppress(psutil.Error):
+                started = psutil.Process(pid).create_time()
+        self._write(
+            jvm_pid=pid, jvm_started=started, attachment=None if attachment is None else str(attachment)
+        )
+
+    def release(self) -> None:
+        """Release the lease. The stream's query must have stopped by then."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        self._beat.join()
+        with suppress(OSError):  # a lake that became unreadable ends by the time-out
+            self._write(released=True)
+
+    def _keep_alive(self) -> None:
+        while not self._stopped.wait(HEARTBEAT_SECONDS):
+            with suppress(OSError):  # the next beat may succeed; until then the heartbeat's age decides
+                self._write(heartbeat=time.time())
+
+    def _write(self, **changes: Any) -> None:
+        with self._writing:
+            self._holder = replace(self._holder, **changes)
+            replace_file(_file(self._folder, self.epoch), json.dumps(asdict(self._holder)))
+
+
+def assert_highest(folder: Path, stream: StreamName, epoch: int) -> None:
+    """Check that an epoch is the highest of a lease folder.
+
+    Raises:
+        LeaseLostError: Another run has a higher one.
+    """
+    if _epochs(folder)[-1:] != [epoch]:
+        raise LeaseLostError(
+            "another run has taken this stream over, so this one stops before it writes.",
+            stream=stream,
+            fix="no action needed: the other run repeats what this one did not commit.",
+        )
+
+
+def holder_of(folder: Path) -> Holder | None:
+    """Return the holder of the lease; None when it is free."""
+    epochs = _epochs(folder)
+    if not epochs:
+        return None
+    holder = _read(_file(folder, epochs[-1]))
+    return holder if holder is not None and _alive(holder) else None
+
+
+def take(folder: Path, stream: StreamName, run_id: str) -> Lease:
+    """Take the lease of a stream.
+
+    Raises:
+        LeaseHeldError: Another run holds it; the error names that run.
+        ConfigurationError: The lake cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        epochs = _epochs(folder)
+        if epochs and (holder := _read(_file(folder, epochs[-1]))) is not None and _alive_after_grace(holder):
+            raise _held_by(stream, holder)
+        epoch = (epochs[-1] if epochs else 0) + 1
+        holder = this_process(run_id)
+        try:
+            with _file(folder, epoch).open("x", encoding="utf-8") as file:
+                json.dump(asdict(holder), file)
+        except FileExistsError:
+            winner = _read(_file(folder, epoch))
+            raise _held_by(stream, winner or holder) from None
+        for old in epochs:
+            _file(folder, old).unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the lake cannot be written: {error.strerror} ({folder}).",
+            stream=stream,
+            lost=NOTHING_LOST,
+            fix="give this user the right to write there, or name another lake with --lake.",
+        ) from error
+    return Lease(folder, stream, epoch, holder)
+
+
+def _held_by(stream: StreamName, holder: Holder) -> LeaseHeldError:
+    if holder.attachment is not None and not _python_alive(holder):
+        return LeaseHeldError(
+            f"{holder} has ended, and the warm server (process {holder.jvm_pid}) has not stopped its query yet.",
+            stream=stream,
+            fix="wait a minute and run it again; or stop the server: tidemill engine stop.",
+        )
+    return LeaseHeldError(
+        f"{holder} holds the lease of this stream.",
+        stream=stream,
+        fix="wait for that run to end, or stop it first.",
+    )
+
+
+def _alive_after_grace(holder: Holder) -> bool:
+    """Return whether the holder is alive; a JVM that is ending with its process gets a moment."""
+    grace = JVM_GRACE_SECONDS if holder.attachment is None else SERVER_GRACE_SECONDS
+    deadline = time.monotonic() + grace
+    while _alive(holder):
+        if _python_alive(holder) or time.monotonic() > deadline:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _alive(holder: Holder) -> bool:
+    if holder.released:
+        return False
+    if holder.boot_id != boot_identity():
+        return time.time() - holder.heartbeat < TIMEOUT_SECONDS
+    return _python_alive(holder) or _jvm_alive(holder)
+
+
+def _python_alive(holder: Holder) -> bool:
+    """Return whether that very process lives: process ids are reused, start times are not."""
+    if holder.boot_id != boot_identity():
+        return time.time() - holder.heartbeat < TIMEOUT_SECONDS
+    return _same_process(holder.pid, holder.pid_started)
+
+
+def _jvm_alive(holder: Holder) -> bool:
+    if holder.attachment is not None and not Path(holder.attachment).exists():
+        return False
+    return holder.jvm_pid is not None and _same_process(holder.jvm_pid, holder.jvm_started)
+
+
+def _same_process(pid: int, started: float | None) -> bool:
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return started is None or abs(process.create_time() - started) < 1.0
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _file(folder: Path, epoch: int) -> Path:
+    return folder / f"{epoch}.json"
+
+
+def _epochs(folder: Path) -> list[int]:
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+    return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
+
+
+def _read(path: Path) -> Holder | None:
+    """Return the holder in a lease file; None where the file is half written or missing."""
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return Holder(**fields)
+    except (FileNotFoundError, ValueError, TypeError):
+        # Created a moment ago and not written yet: its age decides.
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime < TIMEOUT_SECONDS:
+                return Holder(
+                    run_id="unknown",
+                    host="unknown",
+                    boot_id="unknown",
+                    pid=0,
+                    pid_started=0.0,
+                    since="just now",
+                    heartbeat=path.stat().st_mtime,
+                )
+        return None

@@ -1,0 +1,174 @@
+"""A line of the ledger, made in one way for a batch that just ended and for one that a killed run committed."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tidemill.checkpoint import FileAbsentError, OffsetEntry, read_offset
+from tidemill.connectors.connector import READ_OBSERVATION
+from tidemill.connectors.violations import OBSERVATION
+from tidemill.records.batch import BatchRecord, Late
+from tidemill.records.batch_counts import BatchCounts
+from tidemill.storage.delta_log import Commit
+from tidemill.tables.commit_counts import rows_ignored, rows_written
+
+# Stateful operators that count late rows one by one; an aggregation counts groups after a partial aggregation.
+_COUNTS_ROWS = ("dedup", "symmetricHashJoin", "flatMapGroups", "transformWithState", "applyInPandas")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOrigin:
+    """The run, generation and query that a line belongs to."""
+
+    run_id: str
+    generation: int
+    query_id: str
+
+
+def batch_record(
+    origin: BatchOrigin,
+    checkpoint: Path,
+    batch_id: int,
+    *,
+    commit: Commit | None,
+    progress: Mapping[str, Any] | None = None,
+    counts: BatchCounts | None = None,
+) -> BatchRecord | None:
+    """Return the line of a committed batch, from its offsets, its commit in the main table and its progress.
+
+    Args:
+        origin: The run, generation and query.
+        checkpoint: The checkpoint's folder.
+        batch_id: The batch.
+        commit: The main table's commit that holds the batch; None where it wrote nothing.
+        progress: Spark's progress (Spark guide, "Monitoring Streaming Queries"); None where the run that
+            executed the batch has been killed: the line is then marked as reconstructed.
+        counts: What a batch of a feed has counted.
+
+    Returns:
+        The line; None when the checkpoint no longer has the batch's offsets (Spark keeps the last hundred).
+    """
+    try:
+        offsets = read_offset(checkpoint, batch_id)
+    except FileAbsentError:
+        return None
+    try:
+        before = read_offset(checkpoint, batch_id - 1) if batch_id else None
+    except FileAbsentError:
+        before = None
+    live = progress or {}
+    metadata = _counted(counts) | {
+        name: value for name, value in commit_metadata(commit).items() if value not in (None, {})
+    }
+    observed = _observed(live, OBSERVATION)
+    event_time = live.get("eventTime") or {}
+    operators = live.get("stateOperators") or []
+    dropped = observed.get("dropped")
+    rows_read, rows_out = metadata.get("rows_read"), observed.get("rows")
+    return BatchRecord(
+        batch_id=batch_id,
+        run_id=origin.run_id,
+        generation=origin.generation,
+        query_id=origin.query_id,
+        started_at=live.get("timestamp") or iso(offsets.timestamp_ms),
+        milliseconds=dict(live.get("durationMs") or {}),
+        rows_read=_rows_read(live) if rows_read is None else rows_read,
+        rows_written=rows_written(commit, metadata) if commit else None,
+        rows_ignored=rows_ignored(commit, metadata) if commit else None,
+        rows_quarantined=metadata.get("rows_quarantined"),
+        rows_blank=metadata.get("rows_blank"),
+        rows_out=metadata.get("rows_out") if rows_out is None else rows_out,
+        rows_dropped=dropped if dropped is not None else metadata.get("rows_dropped"),
+        violations={
+            name.removeprefix("violated_"): count or 0
+            for name, count in observed.items()
+            if name.startswith("violated_")
+        }
+        or metadata.get("violations")
+        or {},
+        late=_late(operators) if progress is not None else None,
+        start_offsets=plain_offsets(before) if before else {},
+        end_offsets=plain_offsets(offsets),
+        watermark_ms=offsets.watermark_ms or None,
+        newest_event_ms=_milliseconds(event_time.get("max")),
+        state_rows=sum(o.get("numRowsTotal") or 0 for o in operators) if operators else None,
+        state_bytes=sum(o.get("memoryUsedBytes") or 0 for o in operators) if operators else None,
+        state_rows_removed=sum(o.get("numRowsRemoved") or 0 for o in operators) if operators else None,
+        delta_version=commit.version if commit else None,
+        static_versions=metadata.get("static_versions") or {},
+        reconstructed=progress is None,
+    )
+
+
+def commit_metadata(commit: Commit | None) -> Mapping[str, Any]:
+    """Return what Tidemill wrote into a commit's `userMetadata`; empty where it wrote nothing."""
+    if commit is None or not commit.user_metadata:
+        return {}
+    try:
+        metadata = json.loads(commit.user_metadata).get("tidemill", {})
+    except (ValueError, AttributeError):
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _counted(counts: BatchCounts | None) -> dict[str, Any]:
+    """Return the counts that a batch has by name."""
+    return {} if counts is None else {name: n for name, n in asdict(counts).items() if n is not None}
+
+
+def plain_offsets(entry: OffsetEntry) -> dict[str, object]:
+    """Return offsets by source name, as the JSON that Spark wrote."""
+    return {
+        source.name or str(source.index): None if source.raw is None else json.loads(source.raw)
+        for source in entry.sources
+    }
+
+
+def iso(milliseconds: int) -> str:
+    """Return a time in milliseconds since the epoch as ISO-8601 UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _rows_read(progress: Mapping[str, Any]) -> int | None:
+    """Return the rows that the sources counted; Spark's count of input rows where none did."""
+    counted = _observed_rows(progress, READ_OBSERVATION)
+    if counted is not None:
+        return counted
+    sources = progress.get("sources")
+    return None if sources is None else sum(source.get("numInputRows") or 0 for source in sources)
+
+
+def _observed_rows(progress: Mapping[str, Any], prefix: str) -> int | None:
+    """Return the rows of all observations whose names begin so; None where there is none."""
+    counts = [
+        _observed(progress, name) for name in progress.get("observedMetrics") or {} if name.startswith(prefix)
+    ]
+    return sum(count.get("rows") or 0 for count in counts) if counts else None
+
+
+def _observed(progress: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the metrics of one observation; Spark Connect sends values and a schema instead of an object."""
+    metrics = (progress.get("observedMetrics") or {}).get(name) or {}
+    if set(metrics) == {"values", "schema"}:
+        return dict(
+            zip((field["name"] for field in metrics["schema"]["fields"]), metrics["values"], strict=True)
+        )
+    return metrics
+
+
+def _late(operators: list[Mapping[str, Any]]) -> Late:
+    counts = [(operator, operator.get("numRowsDroppedByWatermark") or 0) for operator in operators]
+    groups = any(
+        count and not str(operator.get("operatorName", "")).startswith(_COUNTS_ROWS)
+        for operator, count in counts
+    )
+    return Late(sum(count for _, count in counts), "groups" if groups else "rows")
+
+
+def _milliseconds(time: str | None) -> int | None:
+    if not time:
+        return None
+    return int(datetime.fromisoformat(time).astimezone(UTC).timestamp() * 1000)

@@ -1,0 +1,214 @@
+"""The manifest of a stream: its generations, why each began, and the sources that each has had."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.errors import CheckpointError, TerminalError, TidemillError
+from tidemill.records.stateful_operator import (
+    AcceptedChange,
+    StatefulOperator,
+    accepted_from_json,
+    operators_from_json,
+)
+from tidemill.storage.atomic import replace_file
+from tidemill.text.names import StreamName
+
+SCHEMA_VERSION = 2
+_OLDEST_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """One life of a checkpoint.
+
+    Attributes:
+        number: Its number, from 1; also its folder.
+        began_at: ISO-8601 UTC.
+        why: The reason, in a few words.
+        sources: Every source that it has ever had, by name.
+        query_id: Spark's query id, once the checkpoint has one.
+        fingerprint: The fingerprint of the plan that ran last.
+        confs: The confs that the checkpoint pins, as they were at its first start.
+        spark_version: The version that ran last.
+        sinks: What each sink's table was written as, by sink name (`Sink.identity`).
+        operators: The stateful operators of the plan that the state belongs to; None where an older Tidemill wrote
+            the manifest, and where the plan could not be read.
+        accepted_changes: The changes of operators that a person has accepted, oldest first.
+        output_mode: The output mode of the plan that ran last; None where an older Tidemill wrote the manifest.
+        table_id: The id of the main table, which shows when it was replaced by another one.
+        ledger_batch: The last batch that has its line in the ledger; -1 before the first.
+        warnings: The warnings about the plan that ran last.
+        continues: The generation whose batches and offsets it continues, as after a rewind; None where it began again.
+        first_batch: The first batch of its own: those before it are of the generations that it continues.
+    """
+
+    number: int
+    began_at: str
+    why: str
+    sources: Mapping[str, SourceRecord] = field(default_factory=dict)
+    query_id: str | None = None
+    fingerprint: str | None = None
+    confs: Mapping[str, str] = field(default_factory=dict)
+    spark_version: str | None = None
+    sinks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    operators: tuple[StatefulOperator, ...] | None = None
+    accepted_changes: tuple[AcceptedChange, ...] = ()
+    output_mode: str | None = None
+    table_id: str | None = None
+    ledger_batch: int = -1
+    warnings: tuple[str, ...] = ()
+    continues: int | None = None
+    first_batch: int = 0
+
+    def at(self, batch: int) -> "Generation":
+        """Return the generation with the operators that the state after one of its batches belongs to."""
+        later = [change for change in self.accepted_changes if change.last_batch >= batch]
+        if not later:
+            return self
+        earlier = tuple(change for change in self.accepted_changes if change.last_batch < batch)
+        return replace(self, operators=later[0].before, accepted_changes=earlier)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """The last run of a stream that had something to do.
+
+    Attributes:
+        run_id: Its id.
+        ended_at: Its end, ISO-8601 UTC.
+        outcome: `updated`, `idle` or `failed`.
+        error: The error of a failed run, for people.
+        transient: Whether a retry can help.
+        position: What the failure depends on (`run/attempts.py`); None for other outcomes.
+        rule: The expectation that stopped a failed run; None where none did.
+        failures: How many runs in a row have failed.
+    """
+
+    run_id: str
+    ended_at: str
+    outcome: str
+    error: str | None = None
+    transient: bool = False
+    position: str | None = None
+    rule: str | None = None
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What the control folder records about a stream.
+
+    Attributes:
+        generations: Oldest first; the last one is active.
+        last_run: The last run that had something to do; None before the first has ended.
+    """
+
+    generations: tuple[Generation, ...]
+    last_run: LastRun | None = None
+
+    @property
+    def active(self) -> Generation:
+        """The generation whose checkpoint runs use."""
+        return self.generations[-1]
+
+    def with_active(self, **changes: object) -> "Manifest":
+        """Return the manifest with fields of its active generation changed."""
+        changed = replace(self.active, **changes)  # type: ignore[arg-type]
+        return replace(self, generations=(*self.generations[:-1], changed))
+
+    def with_generation(self, generation: Generation) -> "Manifest":
+        """Return the manifest with another active generation; what its predecessor failed at does not hold for it."""
+        return Manifest(generations=(*self.generations, generation))
+
+    def with_success(self, run_id: str, outcome: str) -> "Manifest":
+        """Return the manifest after a run that did not fail."""
+        return replace(self, last_run=LastRun(run_id=run_id, ended_at=_now(), outcome=outcome))
+
+    def with_failure(self, run_id: str, error: TidemillError, position: str) -> "Manifest":
+        """Return the manifest after a run that failed.
+
+        Args:
+            run_id: The run.
+            error: Its failure.
+            position: What the failure depends on.
+        """
+        failures = 0 if self.last_run is None else self.last_run.failures
+        last_run = LastRun(
+            run_id=run_id,
+            ended_at=_now(),
+            outcome="failed",
+            error=str(error),
+            transient=error.transient,
+            position=position,
+            rule=error.rule,
+            failures=failures + 1,
+        )
+        return replace(self, last_run=last_run)
+
+
+def first_manifest(sources: Mapping[str, SourceRecord]) -> Manifest:
+    """Return the manifest of a stream that has never run."""
+    return Manifest(generations=(Generation(number=1, began_at=_now(), why="first run", sources=sources),))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def read_manifest(path: Path, stream: StreamName) -> Manifest | None:
+    """Return the manifest of a stream; None when the stream has never run.
+
+    Raises:
+        CheckpointError: The file cannot be parsed.
+        TerminalError: A newer Tidemill wrote it.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"its manifest {path} cannot be read: {error}.",
+            stream=stream,
+            fix="restore the file from a backup.",
+        ) from error
+    if content.get("schema_version") not in range(_OLDEST_VERSION, SCHEMA_VERSION + 1):
+        raise TerminalError(
+            f"its manifest {path} has schema version {content.get('schema_version')!r}, and this Tidemill "
+            f"reads versions {_OLDEST_VERSION} to {SCHEMA_VERSION}.",
+            stream=stream,
+            fix="use the Tidemill version that wrote it, or a newer one.",
+        )
+    return Manifest(
+        generations=tuple(map(_generation, content["generations"])),
+        last_run=LastRun(**last_run) if (last_run := content.get("last_run")) else None,
+    )
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Replace the manifest atomically."""
+    replace_file(path, json.dumps({"schema_version": SCHEMA_VERSION, **asdict(manifest)}, indent=2))
+
+
+def _generation(fields: dict[str, Any]) -> Generation:
+    # Version 1 had the bindings of feeds as text. They cannot be compared; the next run binds the feeds.
+    sources = {name: {} for name in fields.pop("bindings", {})} | fields.pop("sources", {})
+    warnings = tuple(fields.pop("warnings", ()))
+    operators, accepted = fields.pop("operators", None), fields.pop("accepted_changes", ())
+    return Generation(
+        **fields,
+        warnings=warnings,
+        sources={name: _source(record) for name, record in sources.items()},
+        operators=operators_from_json(operators),
+        accepted_changes=tuple(map(accepted_from_json, accepted)),
+    )
+
+
+def _source(fields: dict[str, Any]) -> SourceRecord:
+    accepted = tuple(fields.pop("accepted_versions", ()))
+    return SourceRecord(**fields, accepted_versions=accepted)

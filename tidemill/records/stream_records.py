@@ -1,0 +1,295 @@
+"""StreamRecords: the one owner of what is recorded about a stream.
+
+The active checkpoint and its tail, the newest batch in a sink, the next watermark, the lease, the ledger and the
+pins are asked for here and computed nowhere else.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemill.checkpoint import Tail, read_tail_or_empty
+from tidemill.lazy import lazy
+from tidemill.records.batch_counts import BatchCounts, counts_path, read_counts, remove_counts, write_counts
+from tidemill.records.check_state import Checked, read_checked, write_checked
+from tidemill.records.lease import Holder, Lease, assert_highest, holder_of, take
+from tidemill.records.ledger import Ledger
+from tidemill.records.manifest import Manifest, read_manifest, write_manifest
+from tidemill.records.operation import Operation, read_operation, write_operation
+from tidemill.records.pins import Pins, read_pins, write_pins
+from tidemill.storage import delta_log
+from tidemill.storage.lake import Lake
+from tidemill.text.names import MAIN_SINK, StreamName
+
+FIRST_GENERATION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTable:
+    """A table of a stream.
+
+    Attributes:
+        path: Its folder.
+        table_id: Its id; a table that was recreated has another one.
+        version: Its newest version.
+        newest_batch: The newest batch of the query that it has; -1 where it has none.
+    """
+
+    path: Path
+    table_id: str
+    version: int
+    newest_batch: int
+
+    def has(self, batch_id: int) -> bool:
+        """Return whether it has a batch of the query."""
+        return self.newest_batch >= batch_id
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The records of a stream at one moment.
+
+    Attributes:
+        records: Where they were read from.
+        manifest: The manifest; None for a stream that has never run.
+        checkpoint: The folder of the active checkpoint.
+        tail: The end of that checkpoint; an empty one where there is none yet.
+    """
+
+    records: "StreamRecords"
+    manifest: Manifest | None
+    checkpoint: Path
+    tail: Tail
+
+    @property
+    def generation(self) -> int:
+        """The number of the active generation."""
+        return FIRST_GENERATION if self.manifest is None else self.manifest.active.number
+
+    @property
+    def query_id(self) -> str | None:
+        """Spark's query id as the manifest has it; None before the first query."""
+        return None if self.manifest is None else self.manifest.active.query_id
+
+    @property
+    def last_commit(self) -> int:
+        """The last committed batch; -1 before the first."""
+        return -1 if self.tail.latest_commit is None else self.tail.latest_commit.batch_id
+
+    @property
+    def next_batch(self) -> int:
+        """The batch after the last one that was planned."""
+        return 0 if self.tail.latest_offset is None else self.tail.latest_offset.batch_id + 1
+
+    @property
+    def next_watermark_ms(self) -> int | None:
+        """The watermark of the next batch, milliseconds since the epoch; None without one."""
+        return self.tail.next_watermark_ms
+
+    @lazy
+    def main_table(self) -> SinkTable | None:
+        """Return the main table; None where there is none yet."""
+        return self.records.sink_table(self.tail.query_id)
+
+    @property
+    def ledger_is_behind(self) -> bool:
+        """Whether committed batches have no line in the ledger."""
+        return self.manifest is not None and self.last_commit > self.manifest.active.ledger_batch
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecords:
+    """The records of one stream in one lake. Every call reads the files again.
+
+    Attributes:
+        lake: The lake.
+        stream: The stream's name.
+    """
+
+    lake: Lake
+    stream: StreamName
+
+    def snapshot(self) -> Snapshot:
+        """Return the manifest, the active checkpoint and its tail.
+
+        Raises:
+            CheckpointError: The manifest, or a file at the tail, is damaged.
+        """
+        manifest = self.manifest()
+        generation = FIRST_GENERATION if manifest is None else manifest.active.number
+        checkpoint = self.checkpoint(generation)
+        return Snapshot(self, manifest, checkpoint, read_tail_or_empty(checkpoint))
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest; None for a stream that has never run."""
+        return read_manifest(self._manifest_path, self.stream)
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest atomically."""
+        write_manifest(self._manifest_path, manifest)
+
+    def checkpoint(self, generation: int) -> Path:
+        """Return the checkpoint folder of a generation."""
+        return self.lake.checkpoint(self.stream, generation)
+
+    def table(self, sink: str = MAIN_SINK) -> Path:
+        """Return the folder of a sink's table."""
+        return self.lake.table(self.stream, sink)
+
+    def sink_table(self, query_id: str | None, sink: str = MAIN_SINK) -> SinkTable | None:
+        """Return a sink's table and the newest batch of a query in it; None where there is no table.
+
+        Args:
+            query_id: Spark's query id; None where the stream has none yet.
+            sink: The sink's name.
+        """
+        path = self.table(sink)
+        table = delta_log.open_table(path)
+        if table is None:
+            return None
+        newest = None if query_id is None else table.transaction_version(transaction_app_id(query_id, sink))
+        return SinkTable(
+            path, str(table.metadata().id), table.version(), newest_batch=-1 if newest is None else newest
+        )
+
+    @property
+    def control(self) -> Path:
+        """The folder of the control files."""
+        return self.lake.control(self.stream)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The stream's ledger."""
+        return Ledger(self.lake.ledger(self.stream), self.stream)
+
+    def pins(self) -> Pins | None:
+        """Return the pinned versions of the last run; None where there are none."""
+        return read_pins(self._pins_path)
+
+    def write_pins(self, pins: Pins) -> None:
+        """Write the pinned versions of this run."""
+        write_pins(self._pins_path, pins)
+
+    def counts(self, generation: int, batch_id: int, query_id: str) -> BatchCounts | None:
+        """Return the counts of a feed's batch; None where they are not recorded, or no longer."""
+        return read_counts(counts_path(self._counts_folder, generation, batch_id), query_id)
+
+    def add_counts(self, generation: int, batch_id: int, counts: BatchCounts) -> None:
+        """Write the counts of a feed's batch, unless the attempt that committed it has written them."""
+        if self.counts(generation, batch_id, counts.query_id) is None:
+            write_counts(counts_path(self._counts_folder, generation, batch_id), counts)
+
+    def remove_counts(self, generation: int, *, last: int) -> None:
+        """Remove the counts of earlier generations, and of batches up to one: their lines in the ledger have them."""
+        remove_counts(self._counts_folder, generation, last=last)
+
+    def checked(self) -> Checked | None:
+        """Return what the checks have recorded; None where there is nothing."""
+        return read_checked(self._checked_path)
+
+    def write_checked(self, checked: Checked) -> None:
+        """Write what the checks have recorded."""
+        write_checked(self._checked_path, checked)
+
+    def operation(self) -> Operation | None:
+        """Return the unfinished operation; None where there is none.
+
+        Raises:
+            CheckpointError: Its record is damaged.
+        """
+        return read_operation(self._operation_path, self.stream)
+
+    def write_operation(self, operation: Operation) -> None:
+        """Write the record of the unfinished operation."""
+        write_operation(self._operation_path, operation)
+
+    def end_operation(self, operation: Operation) -> Operation:
+        """Move the record of an operation to those of the finished ones; return it as it is there."""
+        ended = operation.ended()
+        write_operation(self._ended_path(operation.id), ended)
+        self._operation_path.unlink(missing_ok=True)
+        return ended
+
+    def drop_operation(self) -> None:
+        """Remove the record of an operation that was given up before it changed anything."""
+        self._operation_path.unlink(missing_ok=True)
+
+    def ended_operation(self, operation_id: str) -> Operation | None:
+        """Return a finished operation; None where there is none of this id."""
+        return read_operation(self._ended_path(operation_id), self.stream)
+
+    def operations(self) -> list[Operation]:
+        """Return the finished operations, oldest first."""
+        paths = sorted((self.control / "operations").glob("*.json"))
+        operations = (read_operation(path, self.stream) for path in paths)
+        return sorted(
+            (operation for operation in operations if operation), key=lambda one: one.ended_at or ""
+        )
+
+    def take_lease(self, run_id: str) -> Lease:
+        """Take the stream's lease.
+
+        Raises:
+            LeaseHeldError: Another run holds it.
+            ConfigurationError: The lake cannot be written.
+        """
+        return take(self._lease_folder, self.stream, run_id)
+
+    def holder(self) -> Holder | None:
+        """Return the holder of the stream's lease; None when it is free."""
+        return holder_of(self._lease_folder)
+
+    def assert_lease(self, epoch: int) -> None:
+        """Raise LeaseLostError unless an epoch of the lease is the highest."""
+        assert_highest(self._lease_folder, self.stream, epoch)
+
+    def take_operation_lease(self, run_id: str) -> Lease:
+        """Take the lease of the operations that compute beside the stream: there is one at a time.
+
+        Raises:
+            LeaseHeldError: Another process carries one out.
+            ConfigurationError: The lake cannot be written.
+        """
+        return take(self._operation_lease_folder, self.stream, run_id)
+
+    def operation_holder(self) -> Holder | None:
+        """Return who carries out an operation beside the stream; None when nobody does."""
+        return holder_of(self._operation_lease_folder)
+
+    @property
+    def _lease_folder(self) -> Path:
+        return self.control / "lease"
+
+    @property
+    def _operation_lease_folder(self) -> Path:
+        return self.control / "operation-lease"
+
+    def _ended_path(self, operation_id: str) -> Path:
+        return self.control / "operations" / f"{operation_id}.json"
+
+    @property
+    def _manifest_path(self) -> Path:
+        return self.control / "manifest.json"
+
+    @property
+    def _checked_path(self) -> Path:
+        return self.control / "checks.json"
+
+    @property
+    def _operation_path(self) -> Path:
+        return self.control / "operation.json"
+
+    @property
+    def _counts_folder(self) -> Path:
+        return self.control / "counts"
+
+    @property
+    def _pins_path(self) -> Path:
+        return self.control / "pins.json"
+
+
+def transaction_app_id(query_id: str, sink: str = MAIN_SINK) -> str:
+    """Return the app id of a sink's Delta transactions: the query id, with the sink's name for further sinks.
+
+    Spark's own Delta sink uses the query id, so that both ways to write a batch share one identity.
+    """
+    return query_id if sink == MAIN_SINK else f"{query_id}/{sink}"

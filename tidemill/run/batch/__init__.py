@@ -1,0 +1,1 @@
+"""One micro-batch: rules, quarantine and the transactions of its tables."""

@@ -1,0 +1,95 @@
+"""The rest of a batch that the main table of a feed has and the quarantine lacks, after a kill between the two.
+
+The records are judged as those in the table were, by the schema and the rules that its commit carries, so each is in
+one of the two tables, even if the code has changed. The function does not run.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidemill.connectors.feed import feed_of
+from tidemill.errors import TerminalError
+from tidemill.records.batch_counts import BatchCounts
+from tidemill.records.ledger_line import commit_metadata
+from tidemill.records.stream_records import StreamRecords
+from tidemill.run.batch.counted import numbers
+from tidemill.run.batch.quarantine import has_quarantined, quarantine, record_counts
+from tidemill.run.batch.validation_rules import Judgement, as_judged, judgement_of
+from tidemill.storage import delta_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidemill.checkpoint import Tail
+    from tidemill.definitions.stream import Stream
+
+
+def pending_judgement(
+    stream: "Stream", records: StreamRecords, tail: "Tail", spark: "SparkSession"
+) -> Judgement | None:
+    """Return how the records of a batch to repeat were judged, if the main table has it and its quarantine may lack it.
+
+    None where the main table does not have the batch, and where its quarantine came first.
+
+    Args:
+        stream: The stream.
+        records: Its records.
+        tail: The end of its checkpoint, with a batch to repeat.
+        spark: The stream's session.
+
+    Raises:
+        TerminalError: The definition no longer reads the feed, so its refused records would be lost.
+    """
+    batch_id, query_id = tail.next_start.batch_id, tail.query_id
+    table = None if query_id is None else records.sink_table(query_id)
+    if query_id is None or table is None or not table.has(batch_id):
+        return None
+    commit = delta_log.commits_of_batches(table.path, query_id, batch_id).get(batch_id)
+    feed = feed_of(stream)
+    if commit is None and feed is not None:  # the log's cleanup has removed it
+        return judgement_of(feed, spark)
+    judgement: Judgement | None = commit_metadata(commit).get("judgement")
+    planned = () if tail.latest_offset is None else tail.latest_offset.sources
+    names = {source.key for source in planned if source.raw is not None}
+    if judgement is None or (feed is not None and names.issuperset(stream.sources)):
+        return judgement
+    if has_quarantined(records, query_id, batch_id):
+        return None
+    raise TerminalError(
+        f"its table has batch {batch_id}, a run was killed before the records that the batch refused were in "
+        f"quarantine, and the definition no longer reads the source {', '.join(sorted(names))!r}.",
+        stream=stream.name,
+        fix=f"declare the source as it was, and run the stream once: tidemill run {stream.name}",
+    )
+
+
+def judging_as(stream: "Stream", judgement: Judgement) -> "Stream":
+    """Return a stream that judges the records of its feed in that way."""
+    feed = feed_of(stream)
+    feeds = {} if feed is None else dict.fromkeys(stream.sources, as_judged(feed, judgement))
+    return replace(stream, sources=feeds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedWriter:
+    """The foreachBatch function that writes the refused records of a batch: plain values only, as in BatchWriter.
+
+    Attributes:
+        records: The stream's records.
+        generation: The checkpoint's generation.
+        epoch: The lease's epoch, checked before each write.
+        query_id: Spark's query id.
+    """
+
+    records: StreamRecords
+    generation: int
+    epoch: int
+    query_id: str
+
+    def __call__(self, rows: "DataFrame", batch_id: int) -> None:
+        """Write the refused records of one micro-batch, unless the quarantine has them."""
+        counted = numbers(rows.agg(*record_counts()))
+        self.records.assert_lease(self.epoch)
+        if counted["rows_quarantined"] and not has_quarantined(self.records, self.query_id, batch_id):
+            quarantine(rows, self.records, self.query_id, batch_id, generation=self.generation)
+        self.records.add_counts(self.generation, batch_id, BatchCounts(query_id=self.query_id, **counted))

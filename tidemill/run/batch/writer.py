@@ -1,0 +1,250 @@
+"""One micro-batch into its tables, exactly once: the foreachBatch function.
+
+The steps, in order:
+a. A batch that the main table has is executed and writes nothing: its plan must run, because the watermark and
+   the state come from running it. Refused records that a kill left out are written by another function, see
+   run/refused.py.
+b. The output is computed once for all sinks and the counts of the expectations, so that a random value is the same
+   in every table; then the other sinks are written, in the order they are declared.
+c. The main table commits. That is the commit point of the batch.
+
+Where one append takes the batch of a feed, its records are counted by the job that writes it, and the refused ones are
+written afterwards. Otherwise the output has been computed and counted before anything is written, and the refused
+records go first.
+"""
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tidemill.checkpoint import read_tail
+from tidemill.connectors.violations import counts, kept
+from tidemill.definitions.columns import BATCH, RAW, VIOLATED
+from tidemill.definitions.expectations import Expect
+from tidemill.definitions.sink import CommitMetadata, Sink, Transaction
+from tidemill.errors import CheckpointError
+from tidemill.records.batch_counts import BatchCounts
+from tidemill.records.stream_records import StreamRecords, transaction_app_id
+from tidemill.run.batch.counted import CountedRows, numbers
+from tidemill.run.batch.quarantine import (
+    BUCKETS,
+    has_quarantined,
+    of_buckets,
+    quarantine,
+    record_counts,
+    refused_buckets,
+)
+from tidemill.run.batch.validation_rules import Judgement
+from tidemill.run.pause_points import pause_point
+from tidemill.run.spark.classic import local_checkpoint, release_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingest:
+    """What the batches of a feed need, in addition.
+
+    Attributes:
+        function: The transform of its records, which runs here, because the quarantine needs the raw record.
+        judge: Parses and judges its lines; None where the query's plan does that.
+        judgement: How the records are judged.
+        repeatable: Whether the rules refuse the same records each time that they are evaluated.
+        reads_all: Whether the function reads each record whatever the records are.
+        expect: Rules on the output of `function`; elsewhere they are in the query's plan.
+    """
+
+    function: "Callable[..., DataFrame]"
+    judge: "Callable[[DataFrame], DataFrame] | None"
+    judgement: Judgement
+    repeatable: bool
+    reads_all: bool
+    expect: tuple[Expect, ...] = ()
+
+    def judged(self, rows: "DataFrame") -> "DataFrame":
+        """Return the judged records of a batch."""
+        return rows if self.judge is None else self.judge(rows)
+
+    def refused(self, rows: "DataFrame", buckets: str) -> "DataFrame":
+        """Return judged records of a batch; those that are refused are among them.
+
+        Args:
+            rows: The batch.
+            buckets: What `refused_buckets` returned for it.
+        """
+        if self.judge is None:
+            return rows
+        # The observation is a barrier: a filter that passes it would parse all lines before they are left out.
+        return self.judge(of_buckets(rows, buckets)).observe("tidemill_refused", *record_counts())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWriter:
+    """The foreachBatch function of a stream: plain values only, because Spark Connect ships it to its server.
+
+    Attributes:
+        records: The stream's records.
+        generation: The checkpoint's generation.
+        epoch: The lease's epoch, checked before each write.
+        sinks: The sinks, the main one last.
+        fingerprint: The fingerprint of the plan.
+        static_versions: The Delta version of each static reading.
+        repeat: Whether an earlier run may have left a part of this batch behind.
+        ingest: What the batches of a feed need; None elsewhere.
+    """
+
+    records: StreamRecords
+    generation: int
+    epoch: int
+    sinks: tuple[Sink, ...]
+    fingerprint: str
+    static_versions: dict[str, int]
+    repeat: bool = False
+    ingest: Ingest | None = None
+
+    def __call__(self, rows: "DataFrame", batch_id: int) -> None:
+        """Write one micro-batch."""
+        pause_point("before-batch", self.records.stream)
+        query_id = read_tail(self.records.checkpoint(self.generation)).query_id
+        if query_id is None:  # Spark has written it before the first batch
+            raise CheckpointError("its checkpoint has no metadata file.", stream=self.records.stream)
+        main = self.records.sink_table(query_id)
+        if main is not None and main.has(batch_id):
+            self._execute(rows, query_id, batch_id)
+        elif self.ingest is not None:
+            self._ingest(rows, self.ingest, query_id, batch_id)
+        elif self._reads_once:
+            self._write(rows, query_id, self._metadata(batch_id))
+        else:
+            # The whole plan runs before any write: a write that Delta skips must not leave partitions of the
+            # state uncommitted.
+            with _computed_once(rows) as output:
+                self._write(output, query_id, self._metadata(batch_id))
+
+    def _execute(self, rows: "DataFrame", query_id: str, batch_id: int) -> None:
+        """Execute a batch that the main table has; its commit has all counts but that of the lines of a feed."""
+        if self.ingest is None:
+            rows.write.format("noop").mode("overwrite").save()
+            return
+        counted = numbers(self.ingest.judged(rows).agg(*record_counts()))
+        lines = BatchCounts(
+            query_id=query_id, rows_read=counted["rows_read"], rows_blank=counted["rows_blank"]
+        )
+        self._count(batch_id, lines)
+
+    @property
+    def _reads_once(self) -> bool:
+        """Whether writing the batch computes it once."""
+        return len(self.sinks) == 1 and self.sinks[0].reads_rows_once
+
+    def _ingest(self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int) -> None:
+        # An earlier attempt may have refused other records, by other rules: those are replaced before the commit.
+        stale = self.repeat and has_quarantined(self.records, query_id, batch_id)
+        if not ingest.repeatable:
+            with _computed_once(ingest.judged(records)) as judged:
+                counted = self._computed(judged, replace(ingest, judge=None), query_id, batch_id, stale=stale)
+        elif self._reads_once and not stale:
+            counted = self._in_one_job(records, ingest, query_id, batch_id)
+        else:
+            counted = self._computed(records, ingest, query_id, batch_id, stale=stale)
+        self._count(batch_id, BatchCounts(query_id=query_id, **counted))
+
+    def _count(self, batch_id: int, counts: BatchCounts) -> None:
+        self.records.assert_lease(self.epoch)
+        self.records.add_counts(self.generation, batch_id, counts)
+
+    def _in_one_job(
+        self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int
+    ) -> dict[str, Any]:
+        """Write the main table by a job that counts the records, then the refused ones; return the counts."""
+        judged = _judged(records, ingest)
+        output = self._output(judged.rows, ingest, batch_id)
+        metadata = self._metadata(batch_id, judgement=ingest.judgement)
+        if not ingest.expect:
+            self._write(output, query_id, metadata)
+            counted = judged.numbers()
+        else:
+            expected = CountedRows(output, *counts(output, ingest.expect))
+            self._write(kept(expected.rows, ingest.expect), query_id, metadata)
+            counted = judged.numbers() | _of_output(expected.numbers())
+        buckets = counted.pop(BUCKETS)
+        if counted["rows_quarantined"]:
+            self._quarantine(ingest.refused(records, buckets), query_id, batch_id, stale=False)
+        return counted
+
+    def _computed(
+        self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int, *, stale: bool
+    ) -> dict[str, Any]:
+        """Compute the output, write the refused records, and then the output; return the counts."""
+        judged = _judged(records, ingest)
+        with _computed_once(self._output(judged.rows, ingest, batch_id)) as output:
+            counted = judged.numbers()
+            buckets = counted.pop(BUCKETS)
+            if ingest.expect:
+                counted |= _of_output(numbers(output.agg(*counts(output, ingest.expect))))
+            if counted["rows_quarantined"] or stale:
+                self._quarantine(ingest.refused(records, buckets), query_id, batch_id, stale=stale)
+            committed = {name: count for name, count in counted.items() if name != "rows_blank"}
+            self._write(kept(output, ingest.expect), query_id, self._metadata(batch_id, **committed))
+        return counted
+
+    def _output(self, judged: "DataFrame", ingest: Ingest, batch_id: int) -> "DataFrame":
+        """Return what the function makes of the accepted records."""
+        accepted = judged.where(f"size({VIOLATED}) = 0").drop(RAW, VIOLATED)
+        return ingest.function(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))
+
+    def _quarantine(self, records: "DataFrame", query_id: str, batch_id: int, *, stale: bool) -> None:
+        self.records.assert_lease(self.epoch)
+        quarantine(records, self.records, query_id, batch_id, generation=self.generation, replace=stale)
+        pause_point("after-quarantine", self.records.stream)
+
+    def _metadata(self, batch_id: int, **known: Any) -> CommitMetadata:
+        return CommitMetadata(
+            batch_id=batch_id, fingerprint=self.fingerprint, static_versions=self.static_versions, **known
+        )
+
+    def _write(self, output: "DataFrame", query_id: str, metadata: CommitMetadata) -> None:
+        for sink in self.sinks:
+            self.records.assert_lease(self.epoch)
+            transaction = Transaction(transaction_app_id(query_id, sink.name), metadata.batch_id or 0)
+            sink.write(output, self.records.table(sink.name), transaction, metadata)
+            if sink is not self.sinks[-1]:
+                pause_point("between-sinks", self.records.stream)
+        pause_point("after-sink", self.records.stream)
+
+
+def _judged(records: "DataFrame", ingest: Ingest) -> CountedRows:
+    counts = (*record_counts(), refused_buckets())
+    return CountedRows(ingest.judged(records), *counts, reads_all=ingest.reads_all)
+
+
+@contextmanager
+def _computed_once(rows: "DataFrame") -> "Iterator[DataFrame]":
+    """Yield the rows as one execution of their plan computed them.
+
+    A cache would not do. Delta optimizes the source of a MERGE before it looks for cached plans, so it computes
+    random values and the current time again, and Spark cannot cache a sorted result of the output mode complete
+    (`key not found`).
+    """
+    computed = local_checkpoint(rows)
+    try:
+        yield computed
+    finally:
+        release_checkpoint(computed)
+
+
+def _of_output(counted: dict[str, Any]) -> dict[str, Any]:
+    """Return the counts of the expectations by the names of the ledger."""
+    rows, dropped = counted.pop("rows"), counted.pop("dropped")
+    violations = {name.removeprefix("violated_"): count for name, count in counted.items()}
+    return {"rows_out": rows, "rows_dropped": dropped, "violations": violations}
+
+
+def batch_column(generation: int, batch_id: int) -> Any:
+    """Return the column `_batch`: the generation and the batch that wrote a row."""
+    from pyspark.sql import functions as F
+
+    return F.struct(F.lit(generation).alias("generation"), F.lit(batch_id).cast("bigint").alias("batch_id"))

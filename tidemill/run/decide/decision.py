@@ -1,0 +1,126 @@
+"""Step 1 of a run: what a run would do to a stream, decided without a JVM and without Dagster.
+
+The decision is a value that can be printed and tested. It may err only towards running: a start that finds
+nothing costs a moment, and a start that is left out costs no more than time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemill.connectors.backlog import Backlog
+from tidemill.connectors.backlogs import backlog_of
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.definitions.options import pinned_differences
+from tidemill.records.manifest import Manifest, first_manifest
+from tidemill.records.stream_records import Snapshot, StreamRecords
+from tidemill.run.decide import sources as source_records
+from tidemill.run.decide.preconditions import check
+from tidemill.run.tables.read_commits import check_read_commits
+from tidemill.target.target import Target
+
+if TYPE_CHECKING:
+    from tidemill.definitions.stream import Stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run would do to one stream.
+
+    Attributes:
+        stream: The stream.
+        snapshot: Its records.
+        manifest: The manifest to continue; a new one for a stream that has never run.
+        sources: The records of its sources, as the run writes them into the manifest.
+        backlog: The backlog by the names of the streaming sources.
+    """
+
+    stream: "Stream"
+    snapshot: Snapshot
+    manifest: Manifest
+    sources: Mapping[str, SourceRecord] = field(default_factory=dict)
+    backlog: Mapping[str, Backlog] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the stream's author may not expect, one sentence each."""
+        pinned = dict(self.manifest.active.confs)
+        if self.snapshot.tail.latest_offset is not None:
+            pinned |= self.snapshot.tail.latest_offset.conf
+        differences = pinned_differences(pinned, self.stream.query.declared_confs)
+        return (*differences, *self.manifest.active.warnings)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.reasons
+
+    @property
+    def needs_query(self) -> bool:
+        """Whether Spark is needed; lines that the ledger misses are written without it."""
+        return bool(self._query_reasons)
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether a run is due whatever waits: a first run, a repair, or missing ledger lines."""
+        start = self.snapshot.tail.next_start.kind in ("repeat_batch", "no_data_batch")
+        return start or self.snapshot.query_id is None or self.snapshot.ledger_is_behind
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The reasons to run, in a few words each; empty when the stream is idle."""
+        behind = ("the ledger misses lines",) if self.snapshot.ledger_is_behind else ()
+        return self._query_reasons + behind
+
+    @property
+    def _query_reasons(self) -> tuple[str, ...]:
+        reasons = [f"{backlog} in {source}" for source, backlog in self.backlog.items() if backlog]
+        if self.snapshot.query_id is None:
+            reasons.append("it has never run")  # also without input: its readers need its table
+        start = self.snapshot.tail.next_start
+        if start.kind == "repeat_batch":
+            reasons.append(f"batch {start.batch_id} must be repeated")
+        if start.kind == "no_data_batch":
+            reasons.append(f"no-data batch {start.batch_id} is pending")
+        return tuple(reasons)
+
+
+def plan(stream: "Stream", target: Target) -> Plan:
+    """Decide what a run would do to a stream.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged, missing, or not the one that the table was written with.
+        TerminalError: A source has another name or another binding than the checkpoint continues.
+        TransientError: A source cannot be reached now.
+        DataLossError: A source no longer has the data that the checkpoint reads next.
+    """
+    return decide(stream, target, StreamRecords(target.lake, stream.name).snapshot())
+
+
+def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
+    """Decide what a run would do to a stream with these records; raise what `plan` raises."""
+    check(stream, snapshot)
+    source_records.check_names(stream, snapshot)
+    bound = source_records.bindings(stream, target)
+    source_records.check_bindings(stream, snapshot, bound)
+    offsets = snapshot.tail.latest_offset
+    recorded = source_records.recorded_sources(snapshot)
+    backlog = {
+        source_name: backlog_of(
+            source,
+            None if offsets is None else offsets.source(source_name),
+            checkpoint=snapshot.checkpoint,
+            name=source_name,
+            target=target,
+            record=recorded[source_name],
+        )
+        for source_name, source in source_records.streaming_sources(stream).items()
+    }
+    check_read_commits(stream, target.lake, recorded)  # after the backlog, which recognizes another table
+    return Plan(
+        stream=stream,
+        snapshot=snapshot,
+        manifest=snapshot.manifest or first_manifest({}),
+        sources=source_records.updated_sources(stream, snapshot, bound),
+        backlog=backlog,
+    )

@@ -1,0 +1,134 @@
+"""What must hold before a stream runs: its manifest, checkpoint and table belong together."""
+
+from typing import TYPE_CHECKING
+
+from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, verify
+from tidemill.errors import CheckpointError, TerminalError
+from tidemill.records.manifest import Manifest
+from tidemill.records.operation import unfinished_error
+from tidemill.records.stream_records import Snapshot
+from tidemill.run.tables.preparation import check_sinks
+from tidemill.storage import delta_log
+
+if TYPE_CHECKING:
+    from tidemill.definitions.stream import Stream
+
+
+def check(stream: "Stream", snapshot: Snapshot) -> None:
+    """Check that a run can continue the stream.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged, missing, or not the one that the table was written with.
+        SchemaChangeError: A sink is not the one that its table was written by.
+        TerminalError: The output mode of a stateful stream has changed.
+    """
+    check_records(stream, snapshot)
+    if snapshot.manifest is not None:
+        _check_checkpoint(stream, snapshot)
+
+
+def check_records(stream: "Stream", snapshot: Snapshot) -> None:
+    """Check that manifest, checkpoint and tables belong together; raise as `check` does.
+
+    Whether the checkpoint itself is sound is not checked here.
+    """
+    if snapshot.manifest is None:
+        _check_untouched(stream, snapshot)
+        return
+    _check_operation(stream, snapshot)
+    _check_query_id(stream, snapshot)
+    _check_table(stream, snapshot, snapshot.manifest)
+    check_sinks(stream, snapshot)
+    _check_output_mode(stream, snapshot, snapshot.manifest)
+
+
+def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
+    """Refuse a table or a checkpoint without a manifest: a second start from zero would count twice."""
+    if snapshot.checkpoint.exists():
+        raise CheckpointError(
+            f"its checkpoint {snapshot.checkpoint} exists and its control folder {snapshot.records.control} is "
+            "missing.",
+            stream=stream.name,
+            fix="restore the control folder from a backup. To start over, move the stream's table, checkpoint "
+            "and ledger away first.",
+        )
+    if delta_log.open_table(snapshot.records.table()) is not None:
+        raise CheckpointError(
+            f"its table {snapshot.records.table()} exists and the checkpoint that wrote it is missing: a first "
+            "run would add every row again.",
+            stream=stream.name,
+            fix="restore the control and checkpoint folders from a backup, or move the table away.",
+        )
+
+
+def _check_operation(stream: "Stream", snapshot: Snapshot) -> None:
+    """Refuse a run between two steps of an operation that was killed."""
+    operation = snapshot.records.operation()
+    if operation is not None and operation.publishing:
+        raise unfinished_error(operation, stream.name)
+
+
+def _check_query_id(stream: "Stream", snapshot: Snapshot) -> None:
+    known, tail = snapshot.query_id, snapshot.tail
+    if known is not None and tail.query_id is None:
+        raise CheckpointError(
+            f"its checkpoint {snapshot.checkpoint} is missing or has no metadata file. The table has every "
+            "batch that was committed.",
+            stream=stream.name,
+            fix="restore the folder from a backup; or compute the stream again from its sources: "
+            f"tidemill rebuild {stream.name}",
+        )
+    if known is not None and tail.query_id != known:
+        raise CheckpointError(
+            f"its checkpoint {snapshot.checkpoint} belongs to query {tail.query_id}, and the table was written "
+            f"by query {known}: batches would be counted twice.",
+            stream=stream.name,
+            fix="restore the checkpoint that belongs to the table.",
+        )
+
+
+def _check_table(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> None:
+    known = manifest.active.table_id
+    table = snapshot.main_table if known is not None else None
+    if known is None or (table is not None and table.table_id == known):
+        return
+    state = "is missing" if table is None else "is not the table that the checkpoint was written with"
+    raise CheckpointError(
+        f"its table {snapshot.records.table()} {state}; a run would continue after the rows that are gone.",
+        stream=stream.name,
+        lost="Rows that only the old table had are lost unless it is restored; the sources are unchanged.",
+        fix=f"restore the table; or compute it again from the sources: tidemill rebuild {stream.name}",
+    )
+
+
+def _check_output_mode(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> None:
+    """Refuse another output mode over state, which Spark does not detect.
+
+    What is in the state has been emitted in one mode and not in the other: a window that was open would never be.
+    """
+    before, now = manifest.active.output_mode, stream.query.output_mode
+    if before is None or before == now or not snapshot.tail.stateful:
+        return
+    raise TerminalError(
+        f"its output mode was {before!r} and is now {now!r}, and its state was kept for {before!r}: groups that do "
+        "not change again would be missing in the table.",
+        stream=stream.name,
+        fix=f"declare output_mode={before!r} as before; or compute the stream again: tidemill rebuild {stream.name}",
+    )
+
+
+def _check_checkpoint(stream: "Stream", snapshot: Snapshot) -> None:
+    """Judge the checkpoint, also against the main table: `verify` is where that is decided."""
+    if snapshot.tail.query_id is None:
+        return
+    table = snapshot.main_table
+    verdict = verify(
+        snapshot.checkpoint, level="quick", sink_batch=None if table is None else table.newest_batch
+    )
+    for finding in verdict.findings:
+        if finding.severity == "error" and finding.code != UNPINNED_PARTITIONS:
+            raise CheckpointError(
+                f"its checkpoint is not sound: {finding.what} ({finding.where}, {finding.code}).",
+                stream=stream.name,
+                fix=finding.fix,
+            )

@@ -1,0 +1,117 @@
+"""Status: where a stream stands, without starting Spark or Dagster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from tidemill.connectors.amount import amount_of
+from tidemill.definitions.run_when import Amount
+from tidemill.errors import CheckpointError, TidemillError
+from tidemill.records.stream_records import Snapshot, StreamRecords
+from tidemill.run.decide.decision import decide
+
+if TYPE_CHECKING:
+    from tidemill.connectors.backlog import Backlog
+    from tidemill.definitions.stream import Stream
+    from tidemill.target.target import Target
+
+State = Literal["never_run", "idle", "behind", "running", "failed", "corrupt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Where one stream stands.
+
+    Attributes:
+        stream: Its full name.
+        state: `corrupt`: its checkpoint, or its table, is not what the next run needs. `failed`: its last run
+            failed, or one of its sources cannot be read now. `behind`: the next run has something to do.
+        reasons: The reasons for the state, for people.
+        backlog: The backlog by source; None where a source could not be read.
+        watermark_ms: The watermark of the next batch, milliseconds since the epoch; None without one.
+        waiting: How much the backlog is in rows, files and bytes, and how old; None where nothing waits.
+        running_batch: The batch that a run is executing now; None where there is none.
+        last_batch: The last committed batch.
+        last_run_at: When the last run that had something to do ended, ISO-8601 UTC.
+        generation: The generation of its checkpoint.
+        state_rows: Rows in state after the last batch.
+        warnings: What the author of the stream may not expect, one sentence each.
+    """
+
+    stream: str
+    state: State
+    reasons: Sequence[str] = ()
+    backlog: "Mapping[str, Backlog] | None" = None
+    watermark_ms: int | None = None
+    waiting: Amount | None = None
+    running_batch: int | None = None
+    last_batch: int | None = None
+    last_run_at: str | None = None
+    generation: int | None = None
+    state_rows: int | None = None
+    warnings: Sequence[str] = ()
+
+
+def status_of(stream: "Stream", target: "Target") -> Status:
+    """Return the status of a stream; whatever is wrong with it becomes its state."""
+    records = StreamRecords(target.lake, stream.name)
+    status = Status(stream=str(stream.name), state="never_run")
+    try:
+        snapshot = records.snapshot()
+        status = _recorded(status, snapshot)
+        decision = decide(stream, target, snapshot)
+    except TidemillError as error:
+        status = replace(status, state=_faulty(status, error), reasons=[str(error)])
+    else:
+        waiting = [backlog for backlog in decision.backlog.values() if backlog]
+        status = replace(
+            status,
+            backlog=decision.backlog,
+            waiting=amount_of(waiting) if waiting else None,
+            warnings=decision.warnings,
+        )
+        last_run = None if snapshot.manifest is None else snapshot.manifest.last_run
+        if last_run is not None and last_run.outcome == "failed":
+            status = replace(status, state="failed", reasons=[last_run.error or "its last run failed"])
+        elif snapshot.query_id is not None:
+            state: State = "idle" if decision.idle else "behind"
+            status = replace(status, state=state, reasons=decision.reasons)
+    holder = records.holder()
+    if holder is not None:  # and a checkpoint that is being written may look damaged for a moment
+        status = replace(
+            status, state="running", reasons=[str(holder)], running_batch=_running_batch(records)
+        )
+    return status
+
+
+def _running_batch(records: StreamRecords) -> int | None:
+    """Return the batch that has offsets and no commit yet."""
+    try:
+        start = records.snapshot().tail.next_start
+    except TidemillError:
+        return None
+    return start.batch_id if start.kind == "repeat_batch" else None
+
+
+def _recorded(status: Status, snapshot: Snapshot) -> Status:
+    """Add what the manifest, the ledger and the end of the checkpoint record."""
+    if snapshot.manifest is None:
+        return status
+    last_run = snapshot.manifest.last_run
+    newest = snapshot.records.ledger.newest_line(None if last_run is None else last_run.run_id)
+    commit = snapshot.tail.latest_commit
+    return replace(
+        status,
+        generation=snapshot.generation,
+        last_run_at=None if last_run is None else last_run.ended_at,
+        last_batch=None if commit is None else commit.batch_id,
+        watermark_ms=snapshot.next_watermark_ms,
+        state_rows=None if newest is None else newest.state_rows,
+    )
+
+
+def _faulty(status: Status, error: TidemillError) -> State:
+    """Return the state of a stream that could not be read to the end."""
+    if isinstance(error, CheckpointError):
+        return "corrupt"
+    return "never_run" if status.generation is None else "failed"

@@ -1,0 +1,1 @@
+"""The execution of a run: queries, recovery, progress and the records of each batch."""

@@ -1,0 +1,308 @@
+"""PipelineRun: one run of many streams, in dependency order, independent ones side by side.
+
+The thread that iterates over the results only ever waits on a queue, so that an interrupt reaches it at once;
+the streams run in worker threads.
+"""
+
+import time
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, Queue
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from tidemill.connectors.amount import is_little
+from tidemill.definitions.selection import ordered
+from tidemill.errors import CanceledError, LeaseHeldError, LeaseLostError, TidemillError
+from tidemill.records.batch import BatchRecord
+from tidemill.records.lease import Lease
+from tidemill.records.manifest import first_manifest
+from tidemill.records.stream_records import FIRST_GENERATION, StreamRecords
+from tidemill.run.decide.decision import Plan, plan
+from tidemill.run.decide.failures import failure_position
+from tidemill.run.execute.progress import Live
+from tidemill.run.execute.results import StreamResult
+from tidemill.run.execute.stream_run import StreamRun
+from tidemill.run.spark.engine import Engine
+from tidemill.run.spark.error_translation import translated
+from tidemill.storage import delta_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidemill.connectors.backlog import Backlog
+    from tidemill.definitions.stream import Stream
+    from tidemill.target.target import Target
+    from tidemill.text.names import StreamName
+
+ATTEMPTS = 3
+POLL_SECONDS = 0.2
+# A canceled query has 3 s to stop (run/progress.py); the rest of a run's 5 s is for its lease and for Dagster.
+CANCEL_SECONDS = 3.5
+
+
+class PipelineRun:
+    """One run of several streams.
+
+    Args:
+        streams: The streams, in any order.
+        target: The target.
+        engine: Where Spark sessions come from; not asked when there is nothing to do.
+        run_id: The run's id, in the ledger and in leases.
+        max_parallel: How many streams run side by side; None: as many as the engine suggests.
+
+    Attributes:
+        finished: The results so far. After an interrupt every selected stream has one.
+        live: The streams that are running, and how far they are.
+    """
+
+    def __init__(
+        self,
+        streams: "Sequence[Stream]",
+        *,
+        target: "Target",
+        engine: Engine,
+        run_id: str,
+        max_parallel: int | None = None,
+    ) -> None:
+        self.finished: list[StreamResult] = []
+        self.live = Live()
+        self._streams = ordered(streams)
+        self._target = target
+        self._engine = engine
+        self._run_id = run_id
+        self._workers = max_parallel or engine.default_parallel()
+        self._canceled = Event()
+        self._leases: dict[StreamName, Lease] = {}
+        self._stream_runs: dict[StreamName, StreamRun] = {}
+        self._started: set[StreamName] = set()
+
+    def iter_results(
+        self, *, on_wait: "Callable[[], None] | None" = None
+    ) -> Generator[StreamResult, None, None]:
+        """Run the streams, and yield each one's result as it ends.
+
+        An interrupt in the thread that iterates cancels all queries, waits for them a few seconds, and is
+        raised again; `finished` then has a result for every stream.
+
+        Args:
+            on_wait: Called a few times per second by that thread while it waits for a result.
+        """
+        waiting = {stream.name: stream for stream in self._streams}
+        ended: Queue[StreamResult] = Queue()
+        running: set[StreamName] = set()
+        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="stream")
+        try:
+            for result in self._decided():
+                waiting.pop(result.stream)
+                self.finished.append(result)
+                yield result
+            while waiting:
+                for name, stream in list(waiting.items()):
+                    if name not in running and not any(upstream in waiting for upstream in stream.upstreams):
+                        running.add(name)
+                        pool.submit(self._put, ended, stream)
+                try:
+                    result = ended.get(timeout=POLL_SECONDS)
+                except Empty:
+                    if on_wait is not None:
+                        on_wait()
+                    continue
+                waiting.pop(result.stream)
+                running.discard(result.stream)
+                self.finished.append(result)
+                yield result
+        except BaseException:
+            self._cancel(ended, len(running))
+            raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            # A stream that has started releases its lease itself, when its query has stopped.
+            for name in self._leases.keys() - self._started:
+                self._leases[name].release()
+
+    def _cancel(self, ended: "Queue[StreamResult]", running: int) -> None:
+        """Stop the streams that are running, and report every stream that has no result yet."""
+        self._canceled.set()
+        self._engine.abort_start()
+        deadline = time.monotonic() + CANCEL_SECONDS
+        for _ in range(running):
+            try:
+                self.finished.append(ended.get(timeout=max(0.0, deadline - time.monotonic())))
+            except Empty:
+                break
+        known = {result.stream for result in self.finished}
+        self.finished += [
+            self._canceled_result(stream) for stream in self._streams if stream.name not in known
+        ]
+
+    def _decided(self) -> list[StreamResult]:
+        """Return the results of the streams that need no run: idle and busy ones, and those that cannot run.
+
+        The leases of all others are taken here, before a JVM starts: a second run is busy within a second.
+        """
+        decided = []
+        selected: set[StreamName] = set()
+        waiting: list[Backlog] = []
+        for stream in self._streams:
+            try:
+                decision = plan(stream, self._target)
+                triggers = {name for name, streaming in stream.upstreams.items() if streaming}
+                if decision.idle and not triggers & selected:
+                    decided.append(self._idle(decision))
+                    continue
+                self._leases[stream.name] = self._records(stream).take_lease(self._run_id)
+                selected.add(stream.name)
+                waiting += decision.backlog.values()
+            except LeaseHeldError as error:
+                decided.append(StreamResult(stream=stream.name, outcome="busy", reason=error.what))
+            except Exception as error:  # noqa: BLE001 - whatever it is becomes the stream's result
+                holder = self._records(stream).holder()
+                if holder is None:
+                    decided.append(self._failed(stream, translated(error, stream.name), 0.0))
+                else:  # a checkpoint that another run is writing may look damaged for a moment
+                    reason = f"{holder} holds the lease of this stream."
+                    decided.append(StreamResult(stream=stream.name, outcome="busy", reason=reason))
+        if selected:
+            self._engine.expect(little=is_little(waiting))
+        return decided
+
+    def _put(self, ended: "Queue[StreamResult]", stream: "Stream") -> None:
+        self._started.add(stream.name)
+        try:
+            result = self._run(stream)
+        finally:
+            self.live.leave(stream.name)
+            self._release(stream)
+        ended.put(result)
+
+    def _release(self, stream: "Stream") -> None:
+        """Release a stream's lease, at once or when its query stops: while it may write, nobody else may."""
+        lease, stream_run = self._leases[stream.name], self._stream_runs.get(stream.name)
+        if stream_run is None or stream_run.stopped.is_set():
+            lease.release()
+        else:
+            Thread(target=_release_after, args=(stream_run.stopped, lease), daemon=True).start()
+
+    def _records(self, stream: "Stream") -> StreamRecords:
+        return StreamRecords(self._target.lake, stream.name)
+
+    def _run(self, stream: "Stream") -> StreamResult:
+        started = time.monotonic()
+        broken = [
+            result.stream
+            for result in self.finished
+            if result.stream in stream.upstreams and result.outcome in ("failed", "skipped", "canceled")
+        ]
+        if broken:
+            return StreamResult(stream=stream.name, outcome="skipped", reason=f"{broken[0]} did not succeed")
+        try:
+            return self._attempts(stream)
+        except CanceledError as error:
+            return self._canceled_result(
+                stream, batches=self._batches(stream), seconds=time.monotonic() - started, error=error
+            )
+        except Exception as raised:  # noqa: BLE001 - whatever it is becomes the stream's result
+            failure = translated(raised, stream.name, unfinished_batch=self._unfinished_batch(stream))
+            return self._failed(stream, failure, time.monotonic() - started)
+
+    def _unfinished_batch(self, stream: "Stream") -> int | None:
+        """Return the batch that was planned and not committed; None where there is none, or it cannot be read."""
+        try:
+            start = self._records(stream).snapshot().tail.next_start
+        except TidemillError:
+            return None
+        return start.batch_id if start.kind == "repeat_batch" else None
+
+    def _attempts(self, stream: "Stream") -> StreamResult:
+        """Run a stream, and retry transient failures."""
+        first_batch: int | None = None
+        for attempt in range(1, ATTEMPTS + 1):
+            if self._canceled.is_set():
+                raise CanceledError
+            decision = plan(stream, self._target)
+            if first_batch is None:
+                first_batch = decision.snapshot.last_commit + 1
+                if decision.idle:
+                    return self._idle(decision)
+            stream_run = StreamRun(
+                plan=decision,
+                target=self._target,
+                engine=self._engine,
+                run_id=self._run_id,
+                lease=self._leases[stream.name],
+                canceled=self._canceled,
+                first_batch=first_batch,
+                live=self.live,
+            )
+            self._stream_runs[stream.name] = stream_run
+            try:
+                return stream_run.run()
+            except CanceledError:
+                raise
+            except Exception as error:
+                transient = translated(error, stream.name).transient
+                if attempt == ATTEMPTS or not transient or not stream_run.stopped.is_set():
+                    raise
+                self._canceled.wait(2.0 ** (attempt - 1))
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _batches(self, stream: "Stream") -> tuple[BatchRecord, ...]:
+        """Return the batches that a run which did not end well has committed all the same."""
+        return tuple(self._records(stream).ledger.lines(self._run_id))
+
+    def _idle(self, decision: Plan) -> StreamResult:
+        snapshot = decision.snapshot
+        return StreamResult(
+            stream=decision.stream.name,
+            outcome="idle",
+            watermark_ms=snapshot.next_watermark_ms,
+            table=str(snapshot.records.table()),
+            table_version=delta_log.latest_version(snapshot.records.table()),
+            generation=snapshot.generation,
+            reason="nothing new",
+            warnings=decision.warnings,
+        )
+
+    def _canceled_result(
+        self,
+        stream: "Stream",
+        *,
+        batches: tuple[BatchRecord, ...] = (),
+        seconds: float = 0.0,
+        error: CanceledError | None = None,
+    ) -> StreamResult:
+        return StreamResult(
+            stream=stream.name,
+            outcome="canceled",
+            batches=batches,
+            seconds=round(seconds, 3),
+            error=translated(error or CanceledError(), stream.name),
+        )
+
+    def _failed(self, stream: "Stream", error: TidemillError, seconds: float) -> StreamResult:
+        records = self._records(stream)
+        if stream.name in self._leases and not isinstance(error, LeaseLostError):
+            manifest = records.manifest()
+            if manifest is None and not records.checkpoint(FIRST_GENERATION).exists():
+                manifest = first_manifest({})  # its first run: it has no part that could miss its manifest
+            if manifest is not None:
+                try:
+                    snapshot = records.snapshot()
+                except TidemillError:
+                    snapshot = None
+                position = failure_position(stream, manifest, snapshot)
+                records.write_manifest(manifest.with_failure(self._run_id, error, position))
+        return StreamResult(
+            stream=stream.name,
+            outcome="failed",
+            batches=self._batches(stream),
+            seconds=round(seconds, 3),
+            table=str(records.table()),
+            error=error,
+        )
+
+
+def _release_after(stopped: Event, lease: Lease) -> None:
+    stopped.wait()
+    lease.release()

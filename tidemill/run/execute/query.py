@@ -1,0 +1,222 @@
+"""The query of a stream: its sources loaded, its function applied, its output checked."""
+
+import hashlib
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemill.connectors.connector import SourceContext, observed_input
+from tidemill.connectors.feed import Feed, feed_of
+from tidemill.connectors.registry import connector_of
+from tidemill.connectors.violations import observed
+from tidemill.definitions.columns import (
+    BATCH,
+    END_AT,
+    ORIGIN,
+    RAW,
+    START_AT,
+    TABLE_COLUMNS,
+    VIOLATED,
+    refuse_reserved,
+)
+from tidemill.errors import TerminalError
+from tidemill.plans.lineage import Lineage, lineage_of
+from tidemill.plans.operators import operators_of, with_types
+from tidemill.plans.plan_tree import parse_plan, reads_all
+from tidemill.records.stateful_operator import StatefulOperator
+from tidemill.run.batch.validation_rules import is_repeatable, uses_time_of_batch
+from tidemill.run.batch.writer import batch_column
+from tidemill.run.spark.classic import explained, full_plan, plan_text, state_types
+from tidemill.sinks.delta_merge import DeltaMerge
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from tidemill.definitions.stream import Stream
+
+_STATEFUL = re.compile(
+    r"^\W*(Aggregate|Deduplicate\w*|Distinct|Join|FlatMapGroups\w*|TransformWithState\w*|Window|"
+    r"GlobalLimit|Sort)\b",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A stream's query, not started.
+
+    Attributes:
+        rows: The streaming DataFrame: the output, or for a feed its records.
+        output: The columns of the output.
+        fingerprint: The fingerprint of the plan and of the function's source.
+        operators: Its stateful operators, the one nearest to the sink first; None where the plan cannot be read.
+        judges: For a feed, whether its records are judged in the plan of `rows`, and not batch by batch.
+        repeatable: For a feed, whether its rules refuse the same records each time that they are evaluated.
+        reads_all: For a feed, whether its function reads each record whatever the records are.
+        warnings: What the plan does that its author may not expect, one sentence each.
+        lineage: The columns of the sources that each output column is computed from, where the plan shows them.
+    """
+
+    rows: "DataFrame"
+    output: "StructType"
+    fingerprint: str
+    operators: tuple[StatefulOperator, ...] | None = ()
+    judges: bool = False
+    repeatable: bool = True
+    reads_all: bool = True
+    warnings: tuple[str, ...] = ()
+    lineage: Lineage = field(default_factory=dict)
+
+
+def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
+    """Load the sources and apply the function and the expectations.
+
+    Raises:
+        TerminalError: The function does not return a DataFrame, or a feed's function is stateful.
+        Exception: Spark's error about the function.
+    """
+    if (feed := feed_of(stream)) is not None:
+        return _of_feed(stream, feed, context, generation)
+    inputs = {
+        name: connector_of(source).open(source, context, name) for name, source in stream.sources.items()
+    }
+    locations = _locations(context)
+    static = {
+        name: full_plan(rows, locations)
+        for name, rows in inputs.items()
+        if not stream.sources[name].streaming
+    }
+    output = _checked(stream(*inputs.values()))
+    refuse_reserved(output.columns, _reserved(stream, inputs.values()), where="the function's output")
+    rows = observed(output, stream.expect)
+    plan = full_plan(rows, locations)
+    return Query(
+        rows=rows,
+        output=output.schema,
+        fingerprint=fingerprint(stream, plan_text(rows, locations)),
+        operators=_operators(rows, plan),
+        warnings=_checked_joins(stream, rows),
+        lineage=lineage_of(plan, output.columns, static),
+    )
+
+
+def _of_feed(stream: "Stream", feed: Feed, context: SourceContext, generation: int) -> Query:
+    # Before the feed is loaded: its own columns would be ambiguous.
+    refuse_reserved(
+        _parsed_columns(feed), (*TABLE_COLUMNS, RAW, VIOLATED), where=f"the schema of {feed.describe()}"
+    )
+    name = next(iter(stream.sources))
+    locations = _locations(context)
+    lines = feed.lines(context, name)
+    records = observed_input(feed.judged_lines(lines), name)
+    output = _checked(stream(records.drop(RAW, VIOLATED)))
+    ours = [column for column in TABLE_COLUMNS if column != ORIGIN]
+    refuse_reserved(output.columns, ours, where="the function's output")
+    text = plan_text(output, locations)
+    before = len(_STATEFUL.findall(plan_text(records, locations)))
+    operators = _STATEFUL.findall(text)
+    if len(operators) > before:
+        raise TerminalError(
+            f"the function uses the stateful operation {operators[0]!r} on a feed, whose records are "
+            "quarantined batch by batch: it would see one batch at a time.",
+            fix="ingest the feed with a stateless function, and do this in a stream that reads its table.",
+        )
+    # The quarantine needs the raw record, so it comes before the function, and the function runs per batch.
+    with_batch = output.withColumn(BATCH, batch_column(generation, 0))
+    plan, judging = full_plan(output, locations), full_plan(records, locations)
+    tree = parse_plan(plan)
+    judges = uses_time_of_batch(judging)
+    return Query(
+        rows=records if judges else observed_input(lines, name),
+        output=with_batch.schema,
+        fingerprint=fingerprint(stream, text),
+        judges=judges,
+        repeatable=is_repeatable(feed, records, parse_plan(judging)),
+        reads_all=tree is not None and reads_all(tree),
+        lineage=lineage_of(plan, output.columns, {}),
+    )
+
+
+def _locations(context: SourceContext) -> dict[str, str]:
+    """Return what stands for the locations of a target, so that a fingerprint is the same in each of them."""
+    return {str(context.target.lake.root): "<lake>"}
+
+
+def _operators(rows: "DataFrame", plan: str) -> tuple[StatefulOperator, ...] | None:
+    operators = operators_of(plan)
+    return with_types(operators, state_types(rows)) if operators else operators
+
+
+def fingerprint(stream: "Stream", plan: str) -> str:
+    """Return a short hash of a plan and of the function's source, the same in every process."""
+    try:
+        source = inspect.getsource(stream.function)
+    except (OSError, TypeError):  # typed at a prompt, or a callable object
+        source = ""
+    return hashlib.sha256(f"{plan}\n{source}".encode()).hexdigest()[:16]
+
+
+def _checked_joins(stream: "Stream", rows: "DataFrame") -> tuple[str, ...]:
+    """Return a warning per stream-stream join whose state grows forever.
+
+    Raises:
+        TerminalError: Spark would evict rows of a join that can still match.
+    """
+    if sum(source.streaming for source in stream.sources.values()) < 2:  # noqa: PLR2004 - two inputs make a join
+        return ()
+    from tidemill.plans.join_bounds import join_findings
+
+    findings = join_findings(explained(rows))
+    for finding in findings:
+        if finding.kind == "loses_rows":
+            raise TerminalError(
+                f"its join bounds {finding.other!r} by {finding.bound!r}, and Spark would evict the rows of that "
+                f"side by their watermark column {finding.watermark!r}: rows that still have matches would be lost "
+                "without a trace.",
+                fix=f"write the condition as unix_micros({finding.other}) <= unix_micros({finding.bound}), which "
+                "Spark does not derive a bound from (the state of that side then needs a bound on "
+                f"{finding.watermark!r}, or grows forever).",
+            )
+    sides = [finding.side for finding in findings if finding.join == "Inner"]
+    if not sides:
+        return ()
+    side = "both sides" if len(sides) > 1 else f"its {sides[0]} side"
+    return (
+        (
+            f"its stream-stream join never evicts rows of {side}: the state grows forever. "
+            "Fix: add a condition on the watermark columns of both sides, such as b.time <= a.time + INTERVAL 1 HOUR."
+        ),
+    )
+
+
+def _checked(output: object) -> "DataFrame":
+    if not hasattr(output, "writeStream"):
+        raise TerminalError(
+            f"the function returned {type(output).__name__}, not a DataFrame.", fix="return a DataFrame."
+        )
+    return output  # type: ignore[return-value]
+
+
+def _reserved(stream: "Stream", inputs: "Iterable[DataFrame]") -> list[str]:
+    """Return the columns that the output must not have.
+
+    The validity of another stream's versions passes through a function, unless the stream has versions of its own.
+    """
+    has_versions = any(isinstance(sink, DeltaMerge) and sink.scd_type == 2 for sink in stream.sinks)  # noqa: PLR2004
+    known = set() if has_versions else {column for rows in inputs for column in rows.columns}
+    return [column for column in TABLE_COLUMNS if column not in known.intersection((START_AT, END_AT))]
+
+
+def _parsed_columns(feed: Feed) -> list[str]:
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(feed.value.schema or "value STRING")
+    return schema.fieldNames() if isinstance(schema, StructType) else []
+
+
+def pinned_confs(confs: Mapping[str, str]) -> dict[str, str]:
+    """Return the confs that a checkpoint pins at its first start, and those that it should but does not."""
+    return {key: value for key, value in confs.items() if "shuffle" in key or "streaming" in key}

@@ -1,0 +1,29 @@
+"""A lake that has moved together with its landing folder: the file source's log follows.
+
+Spark keeps the absolute address of every file that a source has read, and reads a file at another address again.
+"""
+
+from collections.abc import Mapping
+
+from tidemill.checkpoint.format.source_log import source_folder
+from tidemill.connectors.binding import relocation_of
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.records.edits import Edits
+from tidemill.records.stream_records import Snapshot
+
+
+def follow(snapshot: Snapshot, sources: Mapping[str, SourceRecord]) -> None:
+    """Change the addresses in the source logs of folders that have moved with the lake.
+
+    The manifest is written afterwards, so that a run that is killed here does the rest in its next attempt.
+
+    Args:
+        snapshot: The stream's records; its lease is held.
+        sources: The records of its sources, with the folders of this run.
+    """
+    before = {} if snapshot.manifest is None else snapshot.manifest.active.sources
+    edits = Edits(snapshot, "moved")
+    for name, record in sources.items():
+        files = relocation_of(before.get(name, SourceRecord()).binding, record.binding)
+        if files is not None:
+            edits.change_source_log(source_folder(name), files.address)

@@ -1,0 +1,67 @@
+"""The result of a run for one stream: plain values that are printed, recorded and tested."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidemill.errors import TidemillError
+from tidemill.plans.lineage import Lineage
+from tidemill.records.batch import BatchRecord, Late
+from tidemill.text.names import StreamName
+
+Outcome = Literal["updated", "idle", "busy", "failed", "skipped", "canceled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamResult:
+    """The result of one run for one stream.
+
+    Attributes:
+        stream: Its name.
+        outcome: `updated`, `idle`, `busy` (another run holds its lease), `failed`, `skipped` or `canceled`.
+        batches: The micro-batches of this run, oldest first, batches without input included.
+        seconds: Wall time, from the lease to the last ledger line.
+        watermark_ms: The watermark of the next batch, milliseconds since the epoch; None without one.
+        table: The main table's folder.
+        table_version: The main table's Delta version at the end.
+        generation: The checkpoint's generation.
+        state_rows: Rows in state at the end.
+        state_bytes: Memory of the state at the end.
+        error: The error of a failed or canceled stream.
+        reason: Why it ran, was skipped, was busy or was left idle, in a few words.
+        warnings: What its author may not expect, one sentence each.
+        lineage: The columns of the sources that each output column is computed from, where the plan shows them.
+    """
+
+    stream: StreamName
+    outcome: Outcome
+    batches: tuple[BatchRecord, ...] = ()
+    seconds: float = 0.0
+    watermark_ms: int | None = None
+    table: str | None = None
+    table_version: int | None = None
+    generation: int | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    error: TidemillError | None = None
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+    lineage: Lineage = field(default_factory=dict)
+
+    def total(self, count: Literal["rows_read", "rows_written", "rows_quarantined", "rows_dropped"]) -> int:
+        """Return a count over all batches; unknown counts add nothing."""
+        return sum(getattr(batch, count) or 0 for batch in self.batches)
+
+    @property
+    def late(self) -> Late:
+        """Late input over all batches."""
+        counts = [batch.late for batch in self.batches if batch.late and batch.late.count]
+        return Late(sum(late.count for late in counts), counts[0].unit if counts else "rows")
+
+    @property
+    def seconds_by_phase(self) -> dict[str, float]:
+        """Seconds by phase over all batches, in Spark's words."""
+        phases: dict[str, float] = {}
+        for batch in self.batches:
+            for phase, milliseconds in batch.milliseconds.items():
+                phases[phase] = phases.get(phase, 0.0) + milliseconds / 1000
+        return phases

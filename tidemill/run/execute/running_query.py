@@ -1,0 +1,103 @@
+"""A running query: its progress as batches end, and a wait that an interrupt can end."""
+
+import json
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from tidemill.errors import CanceledError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_SECONDS = 0.2
+# A query has this long to stop; a run must end within 5 s of the request.
+STOP_SECONDS = 3.0
+
+Progress = dict[str, Any]
+
+
+class RunningQuery:
+    """A started query.
+
+    The wait itself is on a thread of its own: an interrupt inside `awaitTermination` would leave Py4J's connection
+    of that thread unusable, and with it the process (a Terminate in Dagster's UI would hang forever).
+
+    Args:
+        query: The query.
+        on_progress: Takes the progress of batches that are new, oldest first.
+
+    Attributes:
+        done: Set when the query has really ended.
+    """
+
+    def __init__(self, query: "StreamingQuery", on_progress: Callable[[list[Progress]], None]) -> None:
+        self.done = Event()
+        self._query = query
+        self._on_progress = on_progress
+        self._last_batch = -1
+        self._ended_batches = 0
+        self._failure: BaseException | None = None
+        Thread(target=self._await, name="await", daemon=True).start()
+
+    def wait(self, canceled: Event, *, seconds: float | None = None) -> None:
+        """Wait until the query ends.
+
+        Args:
+            canceled: Stops the query when it is set.
+            seconds: After that long the query is stopped as well, once the batch in progress has ended; the
+                wait ends as if the query had.
+
+        Raises:
+            CanceledError: The run was canceled.
+            Exception: The query's failure.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        at_deadline: int | None = None
+        try:
+            while not self.done.wait(POLL_SECONDS):
+                self._report()
+                if deadline is not None and at_deadline is None and time.monotonic() > deadline:
+                    at_deadline = self._ended_batches
+                if canceled.is_set() or (at_deadline is not None and self._ended_batches > at_deadline):
+                    self._stop()
+                    break
+        except BaseException:
+            self._stop()
+            raise
+        if self.done.is_set():
+            self._report()
+        if canceled.is_set():
+            raise CanceledError
+        if self._failure is not None:
+            raise self._failure
+
+    def _await(self) -> None:
+        try:
+            self._query.awaitTermination()
+        except BaseException as error:  # noqa: BLE001 - handed over to the waiting thread as it is
+            self._failure = error
+        finally:
+            self.done.set()
+
+    def _stop(self) -> None:
+        """Stop the query from a fresh thread, because this one may be interrupted again."""
+        Thread(target=self._query.stop, name="stop", daemon=True).start()
+        self.done.wait(STOP_SECONDS)
+
+    def _report(self) -> None:
+        """Report the batches that ended since the last report, each once.
+
+        Only a changed last entry makes the others worth reading, and Spark keeps no more than a hundred of them
+        (`spark.sql.streaming.numRecentProgressUpdates`).
+        """
+        last = self._query.lastProgress
+        if last is None or last["batchId"] <= self._last_batch:
+            return
+        entries = [json.loads(entry.json) for entry in self._query.recentProgress]
+        fresh = [entry for entry in entries if entry["batchId"] > self._last_batch]
+        self._last_batch = max((entry["batchId"] for entry in fresh), default=self._last_batch)
+        self._ended_batches += len(fresh)
+        if fresh:
+            self._on_progress(fresh)

@@ -1,0 +1,418 @@
+"""One run of one stream whose lease is held: steps 3 to 7 of a run (docs/concepts.md).
+
+3. Repair: lines that a killed run left out of the ledger are written; a batch that was planned and not committed
+   is repeated alone, with the static versions of its first attempt; a no-data batch that a kill prevented is run.
+4. A session of the stream's own.
+5. The available-now query.
+6. The guard of the edges, before and after the query.
+7. Waiting on a thread of its own, and the records: a ledger line per batch, the manifest at the end.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from tidemill.checkpoint import CheckpointFormatError, Tail, changes_to_apply, read_tail_or_empty
+from tidemill.connectors.connector import SourceContext
+from tidemill.connectors.feed import feed_of
+from tidemill.connectors.registry import connector_of
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.definitions.sink import CommitMetadata
+from tidemill.errors import CanceledError, TidemillError
+from tidemill.plans import state_compatibility as code_change
+from tidemill.plans.lineage import Lineage
+from tidemill.records.batch import BatchRecord
+from tidemill.records.edits import Edits
+from tidemill.records.lease import Lease
+from tidemill.records.pins import Pins
+from tidemill.records.stream_records import Snapshot
+from tidemill.run.batch.unfinished_quarantine import RefusedWriter, judging_as, pending_judgement
+from tidemill.run.batch.validation_rules import Judgement, judgement_of, judging_confs
+from tidemill.run.batch.writer import BatchWriter, Ingest
+from tidemill.run.decide.decision import Plan
+from tidemill.run.execute import query, relocation, repair
+from tidemill.run.execute.progress import Live, expected_batches
+from tidemill.run.execute.recorder import Recorder
+from tidemill.run.execute.results import Outcome, StreamResult
+from tidemill.run.execute.running_query import Progress, RunningQuery
+from tidemill.run.spark import classic
+from tidemill.run.spark.engine import Engine, record_jvm, session_of
+from tidemill.run.tables import new_readers, rewound
+from tidemill.run.tables import preparation as tables
+from tidemill.run.tables.guard import check_edges
+from tidemill.run.tables.pinned_versions import current_versions
+from tidemill.run.tables.planned_files import check_planned_files
+from tidemill.run.tables.read_commits import with_read_commits
+from tidemill.run.tables.unread_files import check_unread_files
+from tidemill.storage import delta_log
+from tidemill.target.target import Target
+from tidemill.text.plurals import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from tidemill.definitions.stream import Stream
+    from tidemill.text.names import StreamName
+
+_CHECK_REPARTITION = "spark.sql.streaming.checkUnfinishedRepartitionOnRestart"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_CHANGES_PER_SNAPSHOT = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
+# Compressed; fewer are applied in less time than most other steps of a start take.
+_MANY_CHANGES = 4 << 20
+
+
+@dataclass(slots=True)
+class StreamRun:
+    """One run of one stream.
+
+    Attributes:
+        plan: The decision.
+        target: The target.
+        engine: Where the session comes from.
+        run_id: The run.
+        lease: The held lease.
+        canceled: Set when the run is asked to stop.
+        first_batch: The first batch that counts as one of this run: those of its earlier attempts do.
+        live: Where others see how far it is.
+    """
+
+    plan: Plan
+    target: Target
+    engine: Engine
+    run_id: str
+    lease: Lease
+    canceled: Event
+    first_batch: int
+    live: Live = field(default_factory=Live)
+    _spark_seconds: float = field(init=False, default=0.0)
+    _recorder: Recorder = field(init=False)
+    _running: RunningQuery | None = field(init=False, default=None)
+    _sources: Mapping[str, SourceRecord] = field(init=False, default_factory=dict)
+    _lineage: Lineage = field(init=False, default_factory=dict)
+
+    @property
+    def stream(self) -> "Stream":
+        """The stream that runs."""
+        return self.plan.stream
+
+    @property
+    def stopped(self) -> Event:
+        """Set when no query of this run is running."""
+        if self._running is not None:
+            return self._running.done
+        stopped = Event()
+        stopped.set()
+        return stopped
+
+    def run(self, *, planned_only: bool = False) -> StreamResult:
+        """Run the stream.
+
+        Args:
+            planned_only: Whether only the batch that is planned runs, and nothing more is read.
+
+        Raises:
+            TidemillError: A failure that Tidemill knows.
+            Exception: Any other failure, as Spark raised it.
+        """
+        started = time.monotonic()
+        self._recorder = Recorder(self._snapshot, self.plan.manifest, run_id=self.run_id, lease=self.lease)
+        self._recorder.complete()
+        if self.plan.needs_query:
+            self._query(planned_only=planned_only)
+        # The first stream of a run waits for Spark to start, which is not its own work.
+        return self._result(time.monotonic() - started - self._spark_seconds)
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self.plan.snapshot
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self._snapshot.checkpoint
+
+    def _tail(self) -> Tail:
+        return read_tail_or_empty(self._checkpoint)
+
+    def _query(self, *, planned_only: bool) -> None:
+        started = time.monotonic()
+        self.live.enter(self.stream.name, "starting Spark")
+        with session_of(self.engine) as spark:
+            self._spark_seconds = time.monotonic() - started
+            self.live.enter(self.stream.name, "preparing")
+            self._query_with(spark, planned_only=planned_only)
+
+    def _query_with(self, spark: "SparkSession", *, planned_only: bool) -> None:
+        confs = self.stream.query.confs(self.engine.default_partitions())
+        for key, value in confs.items():
+            spark.conf.set(key, value)
+        record_jvm(self.lease, self.engine, spark)
+        classic.use_scheduler_pool(spark, str(self.stream.name))
+        lake, before = self.target.lake, self._snapshot.tail
+        self._sources = new_readers.with_starts(self.stream, lake, before, self.plan.sources)
+        check_edges(self.stream, lake, before, self._sources)
+        check_unread_files(self.stream, lake, before, self._sources)
+        if not planned_only:  # a backfill checks what it needs itself
+            check_planned_files(self.stream, self._snapshot, self._sources)
+        self._repair(spark, confs)
+        if planned_only:
+            return
+        self._pass_restores(spark, confs)
+        self._execute(spark, confs, current_versions(self.stream, self.target.lake), once=False)
+        check_edges(self.stream, lake, self._tail(), self._sources)
+
+    def _pass_restores(self, spark: "SparkSession", confs: dict[str, str]) -> None:
+        """Pass commits that a rewind of an upstream took back: see run/rewound.py."""
+        while True:
+            tail = self._tail()
+            detour = next(rewound.detours(self.stream, self.target.lake, self._checkpoint, tail), None)
+            if detour is None:
+                return
+            self.lease.check()
+            if detour.is_ahead:
+                ends = {detour.source: detour.end}
+                repair.schedule_batch(self._checkpoint, tail, self._snapshot.records.control, ends)
+                self._repair(spark, confs)
+            else:
+                Edits(self._snapshot, "restore").change_offsets(detour.passed)
+
+    def _next_batch(self) -> int:
+        offset = self._tail().latest_offset
+        return 0 if offset is None else offset.batch_id + 1
+
+    def _repair(self, spark: "SparkSession", confs: dict[str, str]) -> None:
+        """Repair until nothing is half done: see run/repair.py."""
+        while True:
+            tail = self._tail()
+            start = tail.next_start
+            if start.kind == "no_data_batch":
+                self.lease.check()
+                repair.schedule_batch(self._checkpoint, tail, self._snapshot.records.control)
+            elif start.kind == "repeat_batch" and (judgement := self._judgement(spark, tail)):
+                self._finish(spark, confs, judgement)
+            elif start.kind == "repeat_batch":
+                pins = current_versions(self.stream, self.target.lake)
+                before = self._snapshot.records.pins()
+                if before is not None and before.first_batch <= start.batch_id:
+                    pins |= before.versions
+                self._execute(spark, confs, pins, once=True)
+            else:
+                return
+
+    def _judgement(self, spark: "SparkSession", tail: Tail) -> Judgement | None:
+        return pending_judgement(self.stream, self._snapshot.records, tail, spark)
+
+    def _finish(self, spark: "SparkSession", confs: dict[str, str], judgement: Judgement) -> None:
+        """Write the refused records of a batch that the main table has, and commit the batch."""
+        stream = judging_as(self.stream, judgement)
+        relocation.follow(self._snapshot, self._sources)
+        self._recorder.update(sources=self._sources)
+        self._set_partitions(spark, confs)
+        writer = RefusedWriter(
+            records=self._snapshot.records,
+            generation=self._recorder.generation.number,
+            epoch=self.lease.epoch,
+            query_id=self._tail().query_id or "",
+        )
+        with judging_confs(spark, judgement):
+            context = SourceContext(spark, self.target)
+            (rows,) = (
+                connector_of(source).open(source, context, name) for name, source in stream.sources.items()
+            )
+            self._await(self._writer(rows).foreachBatch(writer).trigger(once=True), once=True)
+
+    def _build(self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int]) -> query.Query:
+        """Return the query, with its tables ready; a refusal leaves everything as it was."""
+        generation = self._recorder.generation
+        starts = new_readers.starting_points(self.stream, self.target.lake, self._tail(), self._sources)
+        built = query.build(self.stream, SourceContext(spark, self.target, pins, starts), generation.number)
+        classic.check_supported(built.rows, self.stream.query.output_mode)
+        result = code_change.verdict(generation, self._tail(), built.operators, built.fingerprint)
+        code_change.check(self.stream.name, result)
+        for sink in self.stream.sinks:
+            tables.check_table(sink, self._snapshot.records.table(sink.name), built.output)
+        relocation.follow(self._snapshot, self._sources)
+        # A table without a manifest is refused, so the manifest comes first.
+        self._recorder.update(sources=self._sources)
+        if self._tail().latest_commit is None:
+            self._recorder.update(table_id=None)  # a table that was never written may be recreated
+        for sink in self.stream.sinks:
+            self.lease.check()
+            tables.prepare(spark, sink, self._snapshot.records.table(sink.name), built.output)
+        table = self._snapshot.records.sink_table(None)
+        self._recorder.update(
+            table_id=None if table is None else table.table_id,
+            sinks={
+                **self._recorder.generation.sinks,
+                **{sink.name: sink.identity for sink in self.stream.sinks},
+            },
+            fingerprint=built.fingerprint,
+            operators=built.operators,
+            output_mode=self.stream.query.output_mode,
+            warnings=built.warnings,
+            spark_version=spark.version,
+            confs=self._recorder.generation.confs or query.pinned_confs(confs),
+        )
+        self._lineage = built.lineage
+        return built
+
+    def _set_partitions(self, spark: "SparkSession", confs: dict[str, str]) -> None:
+        # Spark 4.2 leaves the shuffle partitions out of a query's first offsets, and fails with None.get when it
+        # compares them with those of a batch to repeat, to detect an unfinished offline repartition of the state.
+        # The checkpoint as it is at this start decides: a repair before it may have changed it.
+        committed = self._tail().committed_offsets
+        unpinned = committed is not None and _PARTITIONS not in committed.conf
+        spark.conf.set(_CHECK_REPARTITION, "false" if unpinned else "true")
+        if unpinned:  # this start pins them, and the state has those of the first start
+            first = self._recorder.generation.confs or confs
+            spark.conf.set(_PARTITIONS, first.get(_PARTITIONS, confs[_PARTITIONS]))
+
+    def _plan_snapshots(self, spark: "SparkSession") -> None:
+        """Let this run write a snapshot of the state where the next start would apply many changes again.
+
+        Spark writes one after ten batches. Until then each start repeats the changes of a large batch, such as the
+        first one, which takes longer than a small increment. A snapshot after each batch would cost space and time.
+        """
+        if _CHANGES_PER_SNAPSHOT in self.stream.query.options:
+            return
+        with suppress(CheckpointFormatError):  # Spark reports a state that cannot be read
+            if changes_to_apply(self._checkpoint) > _MANY_CHANGES:
+                spark.conf.set(_CHANGES_PER_SNAPSHOT, "1")
+
+    def _execute(
+        self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int], *, once: bool
+    ) -> None:
+        """Start the query and wait until it ends.
+
+        Args:
+            spark: The stream's session.
+            confs: The session's confs.
+            pins: The static versions to build it with.
+            once: Whether only the batch that was planned and not committed is repeated.
+        """
+        stream = self.stream
+        self._set_partitions(spark, confs)
+        self._plan_snapshots(spark)
+        built = self._build(spark, confs, pins)
+        if not once:
+            self._snapshot.records.write_pins(Pins(self._next_batch(), pins))
+        writer = self._writer(built.rows)
+        # A repeat always goes through foreachBatch: a batch that the table has is executed and not written.
+        native = feed_of(stream) is None and not once and len(stream.sinks) == 1 and stream.main.native
+        if native:
+            metadata = CommitMetadata(batch_id=None, fingerprint=built.fingerprint, static_versions=pins)
+            path = str(self._snapshot.records.table())
+            writer = writer.format("delta").option("userMetadata", metadata.to_json()).option("path", path)
+        else:
+            writer = writer.foreachBatch(
+                BatchWriter(
+                    records=self._snapshot.records,
+                    generation=self._recorder.generation.number,
+                    epoch=self.lease.epoch,
+                    sinks=stream.sinks,
+                    fingerprint=built.fingerprint,
+                    static_versions=pins,
+                    repeat=once,
+                    ingest=self._ingest(spark, built),
+                )
+            )
+        self._await(writer.trigger(**({"once": True} if once else {"availableNow": True})), once=once)
+
+    def _ingest(self, spark: "SparkSession", built: query.Query) -> Ingest | None:
+        """Return what the batches of a feed need; None where the stream reads none."""
+        stream = self.stream
+        if (feed := feed_of(stream)) is None:
+            return None
+        return Ingest(
+            function=stream.function,
+            judge=None if built.judges else feed.judged_lines,
+            judgement=judgement_of(feed, spark),
+            repeatable=built.repeatable,
+            reads_all=built.reads_all,
+            expect=stream.expect,
+        )
+
+    def _writer(self, rows: "DataFrame") -> "DataStreamWriter":
+        return (
+            rows.writeStream.queryName(str(self.stream.name))
+            .outputMode(self.stream.query.output_mode)
+            .option("checkpointLocation", str(self._checkpoint))
+        )
+
+    def _await(self, writer: "DataStreamWriter", *, once: bool) -> None:
+        """Start a query and wait until it ends."""
+        stream = self.stream
+        self.lease.check()
+        if self.canceled.is_set():  # starting and stopping a query takes longer than a canceled run has
+            raise CanceledError
+        started = writer.start()
+        expected = expected_batches(stream.sources, self.plan.backlog)
+        self.live.enter(stream.name, "running", expected_batches=1 if once else expected)
+        self._running = RunningQuery(started, partial(_take, self._recorder, self.live, stream.name))
+        limit = stream.query.max_run
+        seconds = limit.total_seconds() if isinstance(limit, timedelta) and not once else None
+        try:
+            self._recorder.update(query_id=str(started.id))
+            self._running.wait(self.canceled, seconds=seconds)
+        except BaseException:
+            if self._running.done.is_set():
+                with suppress(TidemillError, OSError):  # the failure of the query is the one to report
+                    self._recorder.complete()
+            raise
+        self._recorder.complete()
+
+    def _warnings(self, batches: tuple[BatchRecord, ...]) -> tuple[str, ...]:
+        """Return what the stream's author may not expect, one sentence each."""
+        plan = replace(self.plan, manifest=self._recorder.manifest)
+        ignored = sum(batch.rows_ignored or 0 for batch in batches)
+        if not ignored or self.stream.query.output_mode != "update":
+            return plan.warnings
+        return (
+            *plan.warnings,
+            (
+                f"{counted(ignored, 'update')} of its output did not raise sequence_by and changed nothing. "
+                "Fix: leave sequence_by out, and the newest batch wins."
+            ),
+        )
+
+    def _result(self, seconds: float) -> StreamResult:
+        snapshot = self._snapshot.records.snapshot()
+        batches = self._recorder.batches(first=self.first_batch)
+        outcome: Outcome = "updated" if batches else "idle"
+        records = self._recorder.generation.sources
+        self._recorder.update(
+            sources=with_read_commits(self.stream, self.target.lake, snapshot.tail, records)
+        )
+        self._recorder.finish(outcome)
+        stateful = [batch for batch in batches if batch.state_rows is not None]
+        return StreamResult(
+            stream=self.stream.name,
+            outcome=outcome,
+            batches=batches,
+            seconds=round(seconds, 3),
+            watermark_ms=snapshot.next_watermark_ms,
+            table=str(snapshot.records.table()),
+            table_version=delta_log.latest_version(snapshot.records.table()),
+            generation=snapshot.generation,
+            state_rows=stateful[-1].state_rows if stateful else None,
+            state_bytes=stateful[-1].state_bytes if stateful else None,
+            reason=", ".join(self.plan.reasons),
+            warnings=self._warnings(batches),
+            lineage=self._lineage,
+        )
+
+
+def _take(recorder: Recorder, live: Live, stream: "StreamName", progress: list[Progress]) -> None:
+    """Record batches that have ended, and show them.
+
+    This is no method: a query that refers to its run would keep the run's session in a cycle until the interpreter
+    ends, and then closing the session of Spark Connect waits forever for a thread that has ended.
+    """
+    lines = recorder.take(progress)
+    live.add(stream, batches=len(progress), rows_read=sum(line.rows_read or 0 for line in lines))

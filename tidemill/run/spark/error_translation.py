@@ -1,0 +1,215 @@
+"""Errors of Spark, Delta and Kafka as typed errors of Tidemill, with a fix."""
+
+import re
+
+from tidemill.definitions.expectations import FAIL_MARK
+from tidemill.errors import (
+    CheckpointError,
+    DataLossError,
+    LeaseLostError,
+    SchemaChangeError,
+    TerminalError,
+    TidemillError,
+    TransientError,
+    UpstreamChangeError,
+)
+from tidemill.sinks.delta_merge import DUPLICATE_KEY_MARK, NULL_KEY_MARK
+from tidemill.text.names import StreamName
+
+_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
+_OUTER = {
+    "STREAM_FAILED",
+    "FOREACH_BATCH_USER_FUNCTION_ERROR",
+    "FOREACH_USER_FUNCTION_ERROR",
+    "PYTHON_EXCEPTION",
+    "TASK_WRITE_FAILED",
+}
+# The line after a Python traceback, the frames of which are indented.
+_PYTHON_ERROR = re.compile(
+    r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+((?:\w+\.)*\w+)(?:: ?(.*))?$", re.MULTILINE
+)
+_MESSAGE_LIMIT = 400
+
+_TRANSIENT = re.compile(
+    r"TimeoutException|DisconnectException|NotLeaderOrFollower|NetworkException|BrokerNotAvailable|"
+    r"ConnectException|Connection refused|Connection reset|UNAVAILABLE|DEADLINE_EXCEEDED|"
+    r"DELTA_CONCURRENT_|ConcurrentAppendException|ConcurrentModificationException|FetchFailed|"
+    r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Py4JNetworkError|No space left on device|Too many open files"
+)
+
+_VERIFY = "tidemill checkpoint verify {stream}   (names the damaged file and its fix)"
+
+_KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
+    (
+        re.compile(r"SaslAuthenticationException|Authentication failed|AuthenticationException"),
+        TerminalError,
+        "correct the cluster's username and password in the target (they come from the environment).",
+    ),
+    (
+        re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRange|data may have been lost|failOnDataLoss"),
+        DataLossError,
+        (
+            "restore the data; or compute the stream again from what its sources have: tidemill rebuild, with "
+            "--allow-missing."
+        ),
+    ),
+    (
+        re.compile(r"DELTA_SOURCE_TABLE_IGNORE_CHANGES|DELTA_SOURCE_IGNORE_DELETE"),
+        UpstreamChangeError,
+        "rows of the table that is read were changed or deleted: read its change feed, or rebuild this stream.",
+    ),
+    (
+        re.compile(r"DELTA_SCHEMA_CHANGED"),
+        TransientError,
+        "run it again: the table that is read got new columns, and the next run reads it with them.",
+    ),
+    (
+        re.compile(r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STREAMING_STATEFUL_OPERATOR_NOT_MATCH"),
+        CheckpointError,
+        "undo the change of the code, which does not fit the state in the checkpoint, or give the stream a new name.",
+    ),
+    (
+        re.compile(
+            r"CANNOT_LOAD_STATE_STORE|STATE_STORE_|Incomplete log file|STREAMING_CHECKPOINT_|doesn't exist"
+            r"|CONCURRENT_STREAM_LOG_UPDATE|STREAMING_STATEFUL_OPERATOR_MISSING"
+        ),
+        CheckpointError,
+        _VERIFY,
+    ),
+    (
+        re.compile(r"DELTA_FAILED_TO_MERGE_FIELDS|DELTA_METADATA_MISMATCH|_LEGACY_ERROR_TEMP_DELTA_0007"),
+        SchemaChangeError,
+        "cast the column in the function to the table's type, or write to a stream of another name.",
+    ),
+    (
+        re.compile(r"DUPLICATE_SOURCE_NAMES"),
+        TerminalError,
+        (
+            "the function uses one of its inputs twice: give it two arguments that read the same source, "
+            "source={{'left': s, 'right': s}}."
+        ),
+    ),
+    (
+        re.compile(
+            r"UNRESOLVED_COLUMN|UNSUPPORTED_STREAMING_OPERATOR|STREAMING_OUTPUT_MODE|PARSE_SYNTAX_ERROR"
+        ),
+        TerminalError,
+        "correct the function or the rule.",
+    ),
+)
+
+
+def translated(
+    error: BaseException, stream: StreamName, *, unfinished_batch: int | None = None
+) -> TidemillError:
+    """Return a Tidemill error for any error of a run.
+
+    Args:
+        error: A Tidemill error (which gets the stream's name), or any other.
+        stream: The stream it happened to.
+        unfinished_batch: The batch that was planned and not committed, which the next run repeats; None where
+            no batch began.
+    """
+    if isinstance(error, TidemillError):
+        if error.stream is None:
+            error = error.of(stream)
+        if isinstance(error, CheckpointError) and not error.fix:
+            error.fix = _VERIFY.format(stream=stream)
+        return error
+    text = _text(error)
+    for translate in (_expectation, _null_key, _duplicate_key, _lease_lost):
+        if known := translate(text, stream):
+            return known
+    error_class, message = _innermost(text, type(error).__name__)
+    for pattern, kind, fix in _KNOWN:
+        if pattern.search(text):
+            return kind(message, stream=stream, fix=fix.format(stream=stream), error_class=error_class)
+    if _TRANSIENT.search(text):
+        return TransientError(message, stream=stream, error_class=error_class)
+    then = "run it again." if unfinished_batch is None else f"the next run repeats batch {unfinished_batch}."
+    return TerminalError(message, stream=stream, fix=f"correct the cause; {then}", error_class=error_class)
+
+
+def _text(error: BaseException) -> str:
+    """Return the message of an error and of its causes: the reason is often in the last of them."""
+    stacks = (getattr(error, name, None) for name in ("_stackTrace", "_stacktrace"))  # classic, Connect
+    stack = next((stack for stack in stacks if isinstance(stack, str)), "")
+    return "\n".join([str(error), *(line for line in stack.splitlines() if line.startswith("Caused by: "))])
+
+
+def _innermost(text: str, fallback: str) -> tuple[str, str]:
+    """Return the innermost error class and its message on one line, without a stack.
+
+    An error of Python inside a batch function or a worker has no class of Spark's: it is the line after its
+    traceback.
+    """
+    classes = _CLASS.findall(text)
+    inner = [error_class for error_class in classes if error_class not in _OUTER]
+    raised = _PYTHON_ERROR.findall(text)
+    if not inner and raised:
+        name, reason = raised[-1]
+        return name, _one_line(f"{name}: {reason}" if reason else name)
+    error_class = (inner or classes or [fallback])[-1]
+    start = text.rfind(f"[{error_class}]")
+    return error_class, _one_line(text[start:] if start >= 0 else f"{error_class}: {text}")
+
+
+def _one_line(message: str) -> str:
+    message = re.split(r"\n\s+at |\nJVM stacktrace|SQLSTATE|=== Streaming Query ===|\n\n", message)[0]
+    message = " ".join(message.split())
+    if len(message) > _MESSAGE_LIMIT:
+        return message[:_MESSAGE_LIMIT] + " ..."
+    return message if message.endswith((".", "!", "?")) else f"{message}."
+
+
+def _expectation(text: str, stream: StreamName) -> TidemillError | None:
+    match = re.search(rf"{FAIL_MARK}:(\w+):([^\n]*)", text)
+    if not match:
+        return None
+    condition = re.split(r" SQLSTATE|\s+==", match[2])[0]
+    return TerminalError(
+        f"a row violates the expectation {match[1]!r} ({condition.strip()}), which is declared on_violation='fail'.",
+        stream=stream,
+        lost="No data was lost, and no row of the batch is in the table.",
+        fix="correct the input or the function, or declare the expectation with 'drop' or 'warn'.",
+        error_class="EXPECTATION_FAILED",
+        rule=match[1],
+    )
+
+
+def _null_key(text: str, stream: StreamName) -> TidemillError | None:
+    match = re.search(rf"{NULL_KEY_MARK}:([^\n]*)", text)
+    if not match:
+        return None
+    columns = re.split(r" SQLSTATE|\s+==", match[1])[0]
+    return TerminalError(
+        f"a row has NULL in one of the merge's columns {columns.strip()}, so it has no key in the table.",
+        stream=stream,
+        lost="No data was lost, and no row of the batch was written.",
+        fix="filter such rows, or quarantine them where the feed is ingested.",
+        error_class="MERGE_NULL_KEY",
+    )
+
+
+def _duplicate_key(text: str, stream: StreamName) -> TidemillError | None:
+    match = re.search(rf"{DUPLICATE_KEY_MARK}:([^\n]*)", text)
+    if not match:
+        return None
+    columns = re.split(r" SQLSTATE|\s+==", match[1])[0]
+    return TerminalError(
+        f"a batch has two rows with the same {columns.strip()}, the merge's keys, and no order between them.",
+        stream=stream,
+        lost="No data was lost, and no row of the batch was written.",
+        fix="give keys= all columns that the output is grouped by, or name the column that orders changes in "
+        "sequence_by=.",
+        error_class="MERGE_DUPLICATE_KEY",
+    )
+
+
+def _lease_lost(text: str, stream: StreamName) -> TidemillError | None:
+    # foreachBatch runs in another process on Spark Connect, and comes back as text.
+    if LeaseLostError.__name__ not in text:
+        return None
+    return LeaseLostError(
+        "another run has taken this stream over, so this one stopped before it wrote.", stream=stream
+    )

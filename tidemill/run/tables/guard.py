@@ -1,0 +1,79 @@
+"""The guard of an edge: the commits of a stream's table that another stream reads as append-only.
+
+Spark reads such a table with `skipChangeCommits`, because any other reader stops at the first rewritten file.
+Tidemill decides what a commit that removed rows means, so that none passes unseen.
+"""
+
+from collections.abc import Mapping
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from tidemill.checkpoint import Tail
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.definitions.source import StreamTable
+from tidemill.errors import UpstreamChangeError
+from tidemill.records.ledger_line import commit_metadata
+from tidemill.run.tables.restores import restores_in
+from tidemill.storage import delta_log
+from tidemill.storage.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidemill.definitions.stream import Stream
+
+
+def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]) -> None:
+    """Check every commit between a reader's position and the head of each table it reads.
+
+    Args:
+        stream: The reader.
+        lake: The lake.
+        tail: The end of the reader's checkpoint.
+        records: The records of its sources, with the commits that the user has accepted.
+
+    Raises:
+        UpstreamChangeError: A commit removed or changed rows.
+    """
+    for source, commit in refused_commits(stream, lake, tail, records):
+        edge = f"{source.stream}@{commit.version}"
+        metadata = commit_metadata(commit)
+        again = f"compute it and its readers again: tidemill rebuild {quote(str(stream.name))} --downstream"
+        if {"begin", "end"} <= metadata.keys():
+            span = f"--from {quote(str(metadata['begin']))} --to {quote(str(metadata['end']))}"
+            again = f"replay the same range: tidemill backfill {quote(str(stream.name))} {span} --downstream"
+        raise UpstreamChangeError(
+            f"version {commit.version} of {source.stream} ({commit.operation}) removed or changed rows that this "
+            "stream may have read; its own table would keep the old ones.",
+            stream=stream.name,
+            fix=f"{again}; or keep what {stream.name} has, and skip that commit: tidemill accept "
+            f"{quote(str(stream.name))} --version {quote(edge)}",
+        )
+
+
+def refused_commits(
+    stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]
+) -> "Iterator[tuple[StreamTable, delta_log.Commit]]":
+    """Yield the unread commits of append-only edges that removed rows and are not accepted."""
+    for name, source in append_readings(stream).items():
+        record = records.get(name, SourceRecord())
+        position = None if tail.latest_offset is None else tail.latest_offset.source(name)
+        offset = None if position is None else position.delta
+        # A snapshot has no row that was removed before it.
+        begin = 0 if record.start_version is None else record.start_version + 1
+        first = begin if offset is None else offset.version
+        commits = list(delta_log.commits(lake.table(source.stream), first))
+        restores = restores_in(commits)  # a reader passes them by (run/rewound.py)
+        for commit in commits:
+            is_passed = any(restore.takes_back(commit.version) for restore in restores)
+            if commit.removes_rows and not is_passed and commit.version not in record.accepted_versions:
+                yield source, commit
+
+
+def append_readings(stream: "Stream") -> "dict[str, StreamTable]":
+    """Return the sources that read a stream's table as append-only, by name."""
+    return {
+        name: source
+        for name, source in stream.sources.items()
+        if isinstance(source, StreamTable) and source.mode == "append"
+    }

@@ -1,0 +1,117 @@
+"""How a new reader of a table begins: with version 0 of its log, or with a snapshot.
+
+From version 0 on, a reader gets the rows in the order in which they were written, and each batch is small. It works
+only while everything that was ever added can still be read: OPTIMIZE and VACUUM remove files, the log's cleanup
+removes commits, and an append-only reader cannot read past a commit that removed rows. In these cases the reader
+begins with a snapshot. The snapshot is one batch, because a watermark would drop rows of a snapshot that is read
+in several, and because VACUUM could remove files between two of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from tidemill.connectors.connector import StartingPoint
+from tidemill.connectors.delta.source import DeltaSource
+from tidemill.connectors.source_record import SourceRecord, Start
+from tidemill.definitions.source import StreamTable
+from tidemill.storage import delta_log
+
+if TYPE_CHECKING:
+    from tidemill.checkpoint import Tail
+    from tidemill.definitions.source import ReadingMode
+    from tidemill.definitions.stream import Stream
+    from tidemill.storage.lake import Lake
+
+_FEED = "delta.enableChangeDataFeed"
+
+
+def with_starts(
+    stream: "Stream", lake: "Lake", tail: "Tail", records: Mapping[str, SourceRecord]
+) -> dict[str, SourceRecord]:
+    """Return the records of a stream's sources, with a start for each reader of a stream's table that has none.
+
+    A start is decided once: a repeat of the first batch must begin where the batch began.
+
+    Args:
+        stream: The stream.
+        lake: The lake.
+        tail: The end of the checkpoint.
+        records: The records of its sources.
+    """
+    started = dict(records)
+    for name, source in stream.sources.items():
+        record = started.get(name, SourceRecord())
+        planned = None if tail.latest_offset is None else tail.latest_offset.source(name)
+        if isinstance(source, StreamTable) and source.streaming and (planned is None or planned.raw is None):
+            table = lake.table(source.stream)
+            start: Start = "log" if reads_from_version_0(table, source.mode) else "snapshot"
+            version = delta_log.latest_version(table) if start == "snapshot" else None
+            started[name] = replace(record, start=start, start_version=version)
+    return started
+
+
+def starting_points(
+    stream: "Stream", lake: "Lake", tail: "Tail", records: Mapping[str, SourceRecord]
+) -> dict[str, StartingPoint]:
+    """Return where each reader of a table begins in the next query.
+
+    Delta asks for it as long as the checkpoint has one batch of the source, and then checks that it still exists: a
+    committed batch is not read again, so its end does as well as its beginning, which the log's cleanup removes.
+    """
+    points: dict[str, StartingPoint] = {}
+    for name, source in stream.sources.items():
+        if not isinstance(source, StreamTable | DeltaSource) or not source.streaming:
+            continue
+        offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
+        at = None if offset is None else offset.delta
+        table = lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
+        if at is not None:
+            next_is_there = not at.is_starting and _commit_file(table, at.version).exists()
+            points[name] = at.version if next_is_there else "begun"
+        elif (first := records.get(name, SourceRecord()).first_version) is not None:
+            points[name] = first
+        elif isinstance(source, StreamTable):
+            points[name] = "snapshot" if records.get(name, SourceRecord()).start == "snapshot" else 0
+        else:
+            points[name] = "declared"
+    return points
+
+
+def reads_from_version_0(table: Path, mode: "ReadingMode") -> bool:
+    """Return whether a new reader can read every commit of a table from version 0 on.
+
+    Args:
+        table: The table's folder.
+        mode: `append` or `changes`.
+    """
+    head = delta_log.latest_version(table)
+    if head is None:
+        return True  # a table that does not exist yet has no history
+    changes = mode == "changes"
+    removed: set[str] = set()
+    for version in range(head + 1):
+        actions = delta_log.read_actions(table, version)
+        if actions is None:
+            return False
+        for kind, file in delta_log.by_kind(actions):
+            if kind == "metaData" and changes and file.get("configuration", {}).get(_FEED) != "true":
+                return False
+            if kind == "remove":
+                if not changes and file.get("dataChange"):
+                    return False
+                removed.add(file["path"])
+            if kind == "cdc" and changes:
+                removed.add(file["path"])
+    # What was not removed is in the table, and so on the disk.
+    return all(_exists(table, path) for path in removed)
+
+
+def _commit_file(table: Path, version: int) -> Path:
+    return table / "_delta_log" / f"{version:020d}.json"
+
+
+def _exists(table: Path, path: str) -> bool:
+    return (table / unquote(path)).exists()

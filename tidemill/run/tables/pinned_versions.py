@@ -1,0 +1,40 @@
+"""The versions of the tables that a run reads: they exist, and static readings are pinned to one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemill.connectors.delta.source import DeltaSource
+from tidemill.definitions.source import StreamTable
+from tidemill.errors import TerminalError
+from tidemill.storage import delta_log
+
+if TYPE_CHECKING:
+    from tidemill.definitions.stream import Stream
+    from tidemill.storage.lake import Lake
+
+
+def current_versions(stream: "Stream", lake: "Lake") -> dict[str, int]:
+    """Return the newest Delta version of each static reading of a stream.
+
+    Raises:
+        TerminalError: A table that is read does not exist yet.
+    """
+    versions = {}
+    for name, source in stream.sources.items():
+        if isinstance(source, StreamTable):
+            version = delta_log.latest_version(lake.table(source.stream))
+            fix = f"tidemill run +{stream.name}"
+        elif isinstance(source, DeltaSource):
+            version = delta_log.latest_version(Path(source.path))
+            fix = "correct the path, or create the table."
+        else:
+            continue
+        if version is None:
+            raise TerminalError(
+                f"it reads {source.describe()}, and that table does not exist yet.",
+                stream=stream.name,
+                fix=fix,
+            )
+        if not source.streaming:
+            versions[name] = version
+    return versions

@@ -1,0 +1,86 @@
+"""The newest commit of a table that a reader has read, known by its content.
+
+A table that was restored from a backup and written again has the same id, and its versions have the same numbers and
+other rows. The offset of a reader does not show it: the rows of the versions that it counts as read would be lost.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemill.connectors.delta.source import DeltaSource
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.definitions.source import StreamTable
+from tidemill.errors import DataLossError
+
+if TYPE_CHECKING:
+    from tidemill.checkpoint import Tail
+    from tidemill.definitions.stream import Stream
+    from tidemill.storage.lake import Lake
+
+
+def check_read_commits(stream: "Stream", lake: "Lake", records: Mapping[str, SourceRecord]) -> None:
+    """Check that the newest commit that each reader has read is still the same.
+
+    A commit that the log's cleanup has removed cannot be compared.
+
+    Raises:
+        DataLossError: It is another one.
+    """
+    for name, table in _tables(stream, lake):
+        record = records.get(name, SourceRecord())
+        if record.read_version is None:
+            continue
+        now = _checksum(table, record.read_version)
+        if now is not None and now != record.read_commit:
+            raise DataLossError(
+                f"version {record.read_version} of the table in {table} is another commit than the one that its "
+                f"source {name!r} has read: an older copy of the table was restored, and written again.",
+                stream=stream.name,
+                lost="Rows of commits that count as read, and were not, would be missing in this stream.",
+                fix="restore the newest copy; or compute the stream again from the table: "
+                f"tidemill rebuild {stream.name}",
+            )
+
+
+def with_read_commits(
+    stream: "Stream", lake: "Lake", tail: "Tail", records: Mapping[str, SourceRecord]
+) -> dict[str, SourceRecord]:
+    """Return the records of a stream's sources, with the newest commit that each reader of a table has read.
+
+    Args:
+        stream: The stream.
+        lake: The lake.
+        tail: The end of the checkpoint.
+        records: The records of its sources.
+    """
+    now = dict(records)
+    for name, table in _tables(stream, lake):
+        offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
+        at = None if offset is None else offset.delta
+        if at is None:
+            continue
+        version = at.version if at.index >= 0 or at.is_starting else at.version - 1
+        checksum = _checksum(table, version)
+        if checksum is not None:
+            record = now.get(name, SourceRecord())
+            now[name] = replace(record, read_version=version, read_commit=checksum)
+    return now
+
+
+def _tables(stream: "Stream", lake: "Lake") -> Iterator[tuple[str, Path]]:
+    for name, source in stream.sources.items():
+        if isinstance(source, StreamTable) and source.streaming:
+            yield name, lake.table(source.stream)
+        elif isinstance(source, DeltaSource) and source.streaming:
+            yield name, Path(source.path)
+
+
+def _checksum(table: Path, version: int) -> str | None:
+    """Return the checksum of a commit; None where its file is missing."""
+    try:
+        return hashlib.sha256((table / "_delta_log" / f"{version:020d}.json").read_bytes()).hexdigest()
+    except OSError:
+        return None

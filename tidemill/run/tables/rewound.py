@@ -1,0 +1,101 @@
+"""Readers of a table that was rewound: they skip what was taken back.
+
+After a rewind, the log of a table has the commits that were taken back, the RESTORE, and then the new ones. A reader
+that had read none of the former reads up to the version that was restored, and continues after the RESTORE. A reader
+that has read more of them must be rewound as well.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemill.checkpoint import Tail, commit_batches, offset_batches, read_offset
+from tidemill.errors import UpstreamChangeError
+from tidemill.records.edits import Offsets
+from tidemill.run.tables.guard import append_readings
+from tidemill.run.tables.restores import restores_in
+from tidemill.storage import delta_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidemill.definitions.stream import Stream
+    from tidemill.storage.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class Detour:
+    """How a source gets past a RESTORE.
+
+    Attributes:
+        source: The source's name.
+        is_ahead: Whether it has rows to read before.
+        end: The offset up to which it reads them, as JSON.
+        continuation: The offset at which it continues, as JSON.
+    """
+
+    source: str
+    is_ahead: bool
+    end: str
+    continuation: str
+
+    def passed(self, offsets: Offsets) -> Offsets:
+        """Return the offsets of a batch with the one at which the source continues."""
+        return {**offsets, self.source: self.continuation}
+
+
+def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> Iterator[Detour]:
+    """Yield the next detour of each source that has one.
+
+    Args:
+        stream: The reader.
+        lake: The lake.
+        checkpoint: Its checkpoint.
+        tail: The end of that checkpoint.
+
+    Raises:
+        UpstreamChangeError: The reader has read rows that were taken back.
+    """
+    entry = tail.latest_offset
+    for name, source in append_readings(stream).items():
+        offset = None if entry is None else entry.source(name)
+        at = None if offset is None else offset.delta
+        if at is None or offset is None or offset.raw is None:
+            continue
+        restores = restores_in(delta_log.commits(lake.table(source.stream), at.version))
+        if not restores:
+            continue
+        first = restores[0]
+        position = at.version + (at.index >= 0 or at.is_starting)
+        if position > first.restored + 1:
+            batch = _batch_before(checkpoint, name, first.restored + 1)
+            again = f"tidemill rewind {stream.name} --to-batch {batch}"
+            raise UpstreamChangeError(
+                f"{source.stream} was rewound (version {first.version} of its table restored version "
+                f"{first.restored}), and this stream has read rows that were taken back.",
+                stream=stream.name,
+                fix=again if batch is not None else f"tidemill rebuild {stream.name}",
+            )
+        yield Detour(
+            name,
+            is_ahead=position < first.restored + 1 or at.index >= 0 or at.is_starting,
+            end=_at(offset.raw, first.restored + 1),
+            continuation=_at(offset.raw, first.version + 1),
+        )
+
+
+def _batch_before(checkpoint: "Path", name: str, version: int) -> int | None:
+    """Return the newest committed batch that had not read a version of a source; None where there is none."""
+    committed = set(commit_batches(checkpoint))
+    for batch in sorted(set(offset_batches(checkpoint)) & committed, reverse=True):
+        offset = read_offset(checkpoint, batch).source(name)
+        at = None if offset is None else offset.delta
+        if at is not None and at.version + (at.index >= 0) <= version:
+            return batch
+    return None
+
+
+def _at(offset: str, version: int) -> str:
+    fields = json.loads(offset) | {"reservoirVersion": version, "index": -1, "isStartingVersion": False}
+    return json.dumps(fields, separators=(",", ":"))

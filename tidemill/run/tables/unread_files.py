@@ -1,0 +1,91 @@
+"""The files of a table that a reader has not read yet: VACUUM may have removed them after a rewrite.
+
+Spark would plan the batch, fail, and repeat that batch in every later run.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from tidemill.connectors.delta.backlog import merged_no_row
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.definitions.source import StreamTable
+from tidemill.errors import DataLossError
+from tidemill.storage import delta_log
+
+if TYPE_CHECKING:
+    from tidemill.checkpoint import Tail
+    from tidemill.definitions.stream import Stream
+    from tidemill.storage.lake import Lake
+
+
+def check_unread_files(
+    stream: "Stream", lake: "Lake", tail: "Tail", records: Mapping[str, SourceRecord]
+) -> None:
+    """Check that every file that the next query reads from streams' tables is there.
+
+    Raises:
+        DataLossError: A file is missing.
+    """
+    for name, source in stream.sources.items():
+        if not isinstance(source, StreamTable) or not source.streaming:
+            continue
+        offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
+        at = None if offset is None else offset.delta
+        record = records.get(name, SourceRecord())
+        if at is None and record.start != "log":
+            continue  # it begins with a snapshot, and the files of the newest version are there
+        first, index = (record.first_version or 0, -1) if at is None else (at.version, at.index)
+        if at is not None and at.is_starting:
+            first, index = at.version + 1, -1
+        table = lake.table(source.stream)
+        for version, path in _unread(table, first, index, changes=source.mode == "changes"):
+            if not (table / unquote(path)).exists():
+                raise DataLossError(
+                    f"version {version} of {source.stream} has the file {path}, which was removed before this "
+                    "stream read it: VACUUM was faster than this stream.",
+                    stream=stream.name,
+                    lost=f"The changes of version {version} can no longer be read one by one; what "
+                    f"{source.stream} has now can.",
+                    fix=f"let VACUUM of {source.stream} keep files for longer than its readers wait; and compute "
+                    f"the stream and its readers again: tidemill rebuild {stream.name} --downstream",
+                )
+
+
+def _unread(table: Path, first: int, index: int, *, changes: bool) -> Iterator[tuple[int, str]]:
+    """Yield the version and the path of each unread file that may be missing.
+
+    Args:
+        table: The table's folder.
+        first: The first version with unread files.
+        index: The last file of that version that was read; negative if none was.
+        changes: Whether the change data feed is read.
+    """
+    versions = list(_versions(table, first))
+    removed = {file["path"] for _, actions in versions for kind, file in actions if kind == "remove"}
+    for version, actions in versions:
+        files = [
+            (kind, file)
+            for kind, file in actions
+            if kind == "cdc" or (kind in ("add", "remove") and file.get("dataChange"))
+        ]
+        if changes:
+            feed = [file for kind, file in files if kind == "cdc"]
+            rewritten = any(kind == "commitInfo" and merged_no_row(info) for kind, info in actions)
+            unread = feed or ([] if rewritten else [file for _, file in files])
+        elif any(kind == "remove" for kind, _ in files):
+            continue  # the guard has judged it, and Spark skips it
+        else:
+            unread = [file for _, file in files]
+        for number, file in enumerate(unread):
+            # A file that no commit removed is in the table. VACUUM removes change files without a commit.
+            if (version > first or number > index) and (changes or file["path"] in removed):
+                yield version, file["path"]
+
+
+def _versions(table: Path, first: int) -> Iterator[tuple[int, list[tuple[str, dict[str, Any]]]]]:
+    version = first
+    while (actions := delta_log.read_actions(table, version)) is not None:
+        yield version, delta_log.by_kind(actions)
+        version += 1

@@ -1,0 +1,85 @@
+"""Some rows of a merge table replaced by others, in one commit whose change data feed has only what differs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidemill.definitions.columns import BATCH, DELETED
+from tidemill.definitions.sink import Transaction, run_in_transaction
+from tidemill.sinks import changes as merging
+from tidemill.text.names import quoted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+_NEW, _OLD = "__tidemill_new", "__tidemill_old"
+# Types that Spark cannot compare.
+_INCOMPARABLE = ("map<", "variant")
+
+
+def replace_rows(
+    rows: "DataFrame",
+    current: "DataFrame",
+    table: "Path",
+    identity: Sequence[str],
+    *,
+    transaction: Transaction,
+    user_metadata: str,
+) -> None:
+    """Replace some rows of a merge table by others in one commit.
+
+    Args:
+        rows: The rows that the table gets, tombstones included.
+        current: The rows of the table that they replace.
+        table: The table's folder.
+        identity: The columns that identify a row.
+        transaction: The identity of the commit: Delta skips it where the table has it already.
+        user_metadata: Its `userMetadata`.
+    """
+    source = _actions(rows, current, identity)
+    same = merging.same_match_columns(identity)
+    statement = merging.merge_statement(str(table), rows.columns, same, merging.BY_ACTION)
+    source.createOrReplaceTempView("tidemill_changes")
+    run_in_transaction(source.sparkSession, statement, transaction, user_metadata)
+
+
+def comparable(rows: "DataFrame") -> "DataFrame":
+    """Return rows without `_batch`, and with columns of types that Spark cannot compare as JSON."""
+    from pyspark.sql import functions as F
+
+    times = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+    return rows.select(
+        *(
+            F.to_json(F.struct(quoted(field.name)), times).alias(field.name)
+            if any(name in field.dataType.simpleString() for name in _INCOMPARABLE)
+            else F.col(quoted(field.name))
+            for field in rows.schema.fields
+            if field.name != BATCH
+        )
+    )
+
+
+def _actions(rows: "DataFrame", current: "DataFrame", identity: Sequence[str]) -> "DataFrame":
+    """Return the source of the MERGE: what to do about each row that differs.
+
+    A row that becomes a tombstone is deleted, and the tombstone inserted (see `changes.py`).
+    """
+    from pyspark.sql import functions as F
+
+    columns = list(map(quoted, identity))
+    content = comparable(rows)
+    names = list(map(quoted, content.columns))
+    new = content.select(*columns, F.struct(*names).alias(_NEW)).join(rows, on=list(identity))
+    old = comparable(current).select(*columns, F.struct(*names).alias(_OLD))
+    is_new, is_old = F.col(_OLD).isNull(), F.col(_NEW).isNull()
+    actions = (
+        F.when(is_old, F.array(F.lit("delete")))
+        .when(is_new, F.array(F.lit("insert")))
+        .when(F.col(_NEW) == F.col(_OLD), F.array().cast("array<string>"))
+        .when(F.col(_NEW)[DELETED] == F.col(_OLD)[DELETED], F.array(F.lit("update")))
+        .otherwise(F.array(F.lit("delete"), F.lit("insert")))
+    )
+    joined = new.join(old, on=list(identity), how="full").withColumn(merging.ACTION, F.explode(actions))
+    matching = F.col(merging.ACTION).isin("update", "delete") | is_new
+    return merging.matching(joined, identity, matching).drop(_NEW, _OLD)

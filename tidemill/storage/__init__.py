@@ -1,0 +1,1 @@
+"""A lake's files: the layout of a lake, atomic writes, and the log of a Delta table."""
