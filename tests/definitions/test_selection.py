@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from tidemill import DeltaAppend, Feed, Pipeline, Stream, raw
-from tidemill.definitions.selection import ordered, select
+from tidemill.definitions.selection import select, topological_order
 from tidemill.definitions.source import StreamTable
 from tidemill.errors import ConfigurationError, DefinitionError
 from tidemill.text.names import StreamName
@@ -88,7 +88,7 @@ def test_no_streams_at_all_is_no_error():
 def test_every_stream_comes_after_what_it_reads_whatever_the_order_of_declaration():
     for streams in permutations(shop()):
         earlier: set[StreamName] = set()
-        for stream in ordered(streams):
+        for stream in topological_order(streams):
             assert earlier.issuperset(stream.upstreams)
             earlier.add(stream.name)
 
@@ -100,4 +100,4 @@ def test_a_cycle_is_named():
     b = declare(pipeline, "b", a=a)
 
     with pytest.raises(DefinitionError, match=r"ring/\w <- ring/\w <- ring/\w"):
-        ordered([a, b])
+        topological_order([a, b])

@@ -13,7 +13,7 @@ import pytest
 from tidemill import DeltaMerge, Feed, Pipeline, from_json
 from tidemill.errors import LeaseHeldError, TerminalError
 from tidemill.operations.core.staging import Staging
-from tidemill.operations.core.steps import alone, unfinished
+from tidemill.operations.core.steps import exclusive_operation, unfinished
 from tidemill.operations.generations.reset import reset
 from tidemill.operations.generations.rewind import rewind
 from tidemill.operations.housekeeping.maintain import maintain
@@ -107,17 +107,17 @@ def test_an_operation_that_was_killed_is_finished_first_by_the_process_that_hold
 def test_one_operation_at_a_time_computes_beside_a_stream(records, hold):
     first, second = (operation(day, publishing=False) for day in ("2026-01-02", "2026-01-03"))
     process = hold(records, "take_operation_lease", first.id)
-    with pytest.raises(LeaseHeldError, match="holds the lease"), alone(records, second):
+    with pytest.raises(LeaseHeldError, match="holds the lease"), exclusive_operation(records, second):
         pytest.fail("computed")  # it had looked before the first began
     process.kill()
     process.wait()
     records.write_operation(replace(first, publishing=True))
-    with pytest.raises(TerminalError, match="is not finished"), alone(records, second):
+    with pytest.raises(TerminalError, match="is not finished"), exclusive_operation(records, second):
         pytest.fail("computed")
-    with alone(records, first) as current:
+    with exclusive_operation(records, first) as current:
         assert current.publishing, "what another process did with it meanwhile is known"
     ended = records.end_operation(first)
-    with alone(records, first) as current:
+    with exclusive_operation(records, first) as current:
         assert current == ended
 
 

@@ -16,7 +16,7 @@ from tidemill.operations.replay.lookback import Lookback, lookback_of
 from tidemill.operations.replay.source_span import Period, files_span
 from tidemill.operations.replay.table_span import table_span
 from tidemill.operations.replay.topic_span import messages_span
-from tidemill.text.durations import duration, written
+from tidemill.text.durations import format_duration, parse_duration
 
 DAY = 24 * 3600 * 1000
 PERIOD = Period(10 * DAY, 13 * DAY)
@@ -58,8 +58,8 @@ def test_a_period_is_in_utc_where_clocks_change_as_well(span, period):
     "text", ["2 days", "1 day 12 hours", "90 minutes", "1 week", "7 milliseconds", "0 seconds"]
 )
 def test_a_length_of_time_is_written_as_it_is_read(text):
-    length = duration(text, what="lookback")
-    assert duration(written(length), what="lookback") == length
+    length = parse_duration(text, what="lookback")
+    assert parse_duration(format_duration(length), what="lookback") == length
 
 
 def test_files_at_both_ends_are_read(tmp_path):

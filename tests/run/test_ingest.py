@@ -369,7 +369,7 @@ def test_a_rule_is_repeatable_or_not(engine, rule):
     spark = engine.new()
     feed = Feed("events", value=from_json("n INT, at TIMESTAMP"), quarantine={"rule": rule})
     lines = spark.range(1).select(F.lit("{}").alias(RAW), F.lit(None).alias(ORIGIN))
-    judged = feed.judged(lines)
+    judged = feed.validated(lines)
     plan = full_plan(judged, {})
     assert is_repeatable(feed, judged, parse_plan(plan)) == (rule in ONCE)
     assert uses_time_of_batch(plan) == (rule in ONCE[1:])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from tidemill.text.plurals import counted
     ],
 )
 def test_the_noun_agrees_with_the_number(count, noun, text):
-    assert counted(count, noun) == text
+    assert pluralize(count, noun) == text

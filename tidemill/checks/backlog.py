@@ -16,7 +16,7 @@ from tidemill.definitions.bounds import ONE_DAY, length
 from tidemill.definitions.source import StreamTable
 from tidemill.errors import CheckpointError, TidemillError
 from tidemill.target.target import FolderBinding
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +105,7 @@ def _over_bounds(context: "CheckContext", waiting: "Mapping[str, Backlog]") -> s
         count = counts.get(unit, 0)
         if count > most and not count < earlier[unit]:
             return (
-                f"{counted(count, unit.removesuffix('s'))} wait, more than {most:,}, and not fewer than at the last "
+                f"{pluralize(count, unit.removesuffix('s'))} wait, more than {most:,}, and not fewer than at the last "
                 "check. Run the stream more often, or give its batches higher limits and its runs a larger machine."
             )
     return ""
@@ -164,5 +164,5 @@ def _shown(length: timedelta) -> str:
     minutes = int(length.total_seconds() // 60)
     days, hours = divmod(minutes // 60, 24)
     if days:
-        return f"{counted(days, 'day')} {counted(hours, 'hour')}" if hours else counted(days, "day")
-    return counted(minutes // 60, "hour") if minutes >= 60 else counted(minutes, "minute")  # noqa: PLR2004
+        return f"{pluralize(days, 'day')} {pluralize(hours, 'hour')}" if hours else pluralize(days, "day")
+    return pluralize(minutes // 60, "hour") if minutes >= 60 else pluralize(minutes, "minute")  # noqa: PLR2004

@@ -9,7 +9,7 @@ from tidemill.checks.result import CheckResult
 from tidemill.definitions.options import pinned_differences
 from tidemill.errors import TidemillError
 from tidemill.run.decide.preconditions import check_records
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +88,7 @@ def _changed_files(context: "CheckContext") -> "Iterator[Finding]":
 
 def _summary(findings: "Sequence[Finding]", differences: "Sequence[str]", batches: int) -> str:
     lines = [*map(_line, findings), *differences]
-    return "\n".join(lines) or f"The next run can start after {counted(batches, 'committed batch')}."
+    return "\n".join(lines) or f"The next run can start after {pluralize(batches, 'committed batch')}."
 
 
 def _line(finding: "Finding") -> str:

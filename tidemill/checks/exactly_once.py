@@ -15,7 +15,7 @@ from tidemill.checks.result import CheckResult
 from tidemill.checks.table_commits import TableLog, TableReport, sinks_of
 from tidemill.records.check_state import Position
 from tidemill.storage import delta_log
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checks.context import CheckContext
@@ -47,12 +47,12 @@ def exactly_once(comparison: Comparison) -> CheckResult:
     """Return whether everything that the logs have of the batches since the last check agrees."""
     findings, numbers = comparison.findings, comparison.numbers
     behind = (
-        f"The ledger has no line of {counted(comparison.behind, 'committed batch')}, because a run was killed. "
+        f"The ledger has no line of {pluralize(comparison.behind, 'committed batch')}, because a run was killed. "
         "The next run writes them: tidemill run."
     )
     if findings:
         more = len(findings) - _SHOWN
-        lines = [*findings[:_SHOWN], *([f"And {counted(more, 'more finding')}."] if more > 0 else [])]
+        lines = [*findings[:_SHOWN], *([f"And {pluralize(more, 'more finding')}."] if more > 0 else [])]
         summary = "\n".join(lines)
     elif comparison.behind:
         summary = behind
@@ -60,7 +60,7 @@ def exactly_once(comparison: Comparison) -> CheckResult:
         summary = "No batch since the last check."
     else:
         batches = int(numbers.get("batches_compared") or 0)
-        summary = f"{counted(batches, 'batch')}: offsets, ledger and tables agree."
+        summary = f"{pluralize(batches, 'batch')}: offsets, ledger and tables agree."
     return CheckResult(
         name=NAME,
         passed=not findings and not comparison.behind,

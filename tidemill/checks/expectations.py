@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tidemill.checks.result import CheckResult
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checks.context import CheckContext
@@ -20,7 +20,7 @@ def expectation(context: "CheckContext", rule: "Expect") -> CheckResult:
         summary = "No row has been checked yet."
     elif violations:
         summary = (
-            f"{counted(violations, 'violation')} of {rule.condition} in the newest run ({consequence(rule)}). "
+            f"{pluralize(violations, 'violation')} of {rule.condition} in the newest run ({consequence(rule)}). "
             "Correct the input or the function."
         )
     else:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.checks.measures import total
 from tidemill.checks.result import CheckResult
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checks.context import CheckContext
@@ -22,7 +22,7 @@ def late_rows(context: "CheckContext") -> CheckResult:
     bound = context.bounds.late_share
     passed = bound is None or share <= bound
     noun = f"late {unit.removesuffix('s')}"
-    summary = f"{counted(count, noun)} of {read or 0:,} read in the newest run."
+    summary = f"{pluralize(count, noun)} of {read or 0:,} read in the newest run."
     if not passed:
         summary += (
             f" The bound is {bound:.4g}. Raise the delay of the watermark, which keeps more state; or find out "

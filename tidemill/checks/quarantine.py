@@ -8,7 +8,7 @@ from tidemill.checks.origins import origin_text
 from tidemill.checks.result import CheckResult
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.storage import delta_log
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checks.context import CheckContext
@@ -32,7 +32,7 @@ def quarantine(context: "CheckContext") -> CheckResult:
     bound = context.bounds.quarantine_share
     passed = not refused or share < bound
     runs = "run" if lines == context.lines else "runs"
-    summary = f"{counted(refused or 0, 'record')} of {read or 0:,} went to quarantine in the newest {runs}."
+    summary = f"{pluralize(refused or 0, 'record')} of {read or 0:,} went to quarantine in the newest {runs}."
     if not passed:
         summary += (
             f" {_reason(context, lines)}Compare the records with the schema and the rules of the feed, correct one of "

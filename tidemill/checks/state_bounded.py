@@ -9,7 +9,7 @@ from tidemill.checkpoint.format.logs import open_checkpoint
 from tidemill.checkpoint.format.operators import operator_ids, read_operator
 from tidemill.checkpoint.format.state_files import StateFile
 from tidemill.checks.result import CheckResult
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checks.context import CheckContext
@@ -60,7 +60,7 @@ def state_bounded(context: "CheckContext") -> CheckResult:
     if not problems and not layout.operators:
         summary = "The stream has no state."
     else:
-        summary = "\n".join(problems) or f"{counted(rows or 0, 'row')} in state."
+        summary = "\n".join(problems) or f"{pluralize(rows or 0, 'row')} in state."
     return CheckResult(
         name=NAME,
         passed=not problems,
@@ -81,9 +81,9 @@ def _over_bounds(
     bounds: "StateBounds", rows: int | None, size: int | None, growth: float | None, age: int | None
 ) -> Iterator[str]:
     if rows is not None and bounds.rows is not None and rows > bounds.rows:
-        yield f"{counted(rows, 'row')} in state, more than {bounds.rows:,}. {_SAFE}"
+        yield f"{pluralize(rows, 'row')} in state, more than {bounds.rows:,}. {_SAFE}"
     if size is not None and bounds.bytes is not None and size > bounds.bytes:
-        yield f"The state has {counted(size, 'byte')}, more than {bounds.bytes:,}. {_SAFE}"
+        yield f"The state has {pluralize(size, 'byte')}, more than {bounds.bytes:,}. {_SAFE}"
     if growth is not None and bounds.growth is not None and growth > bounds.growth:
         yield (
             f"The rows in state grew by {growth:.0%} since the run before, more than {bounds.growth:.0%}. Compare the "
@@ -91,7 +91,7 @@ def _over_bounds(
         )
     if age is not None and bounds.snapshot_batches is not None and age > bounds.snapshot_batches:
         yield (
-            f"The newest snapshot of a store is {counted(age, 'batch')} old, more than {bounds.snapshot_batches}: a "
+            f"The newest snapshot of a store is {pluralize(age, 'batch')} old, more than {bounds.snapshot_batches}: a "
             "restart repeats all changes since. Spark writes one when as many batches as "
             "spark.sql.streaming.stateStore.minDeltasForSnapshot have passed, 10 if not set: set a lower number in the "
             "stream's QueryOptions(options={...})."
@@ -124,8 +124,8 @@ def _layout(context: "CheckContext") -> _Layout:
         # A global aggregation or a limit keeps all rows in one partition, whatever is pinned.
         if pinned is not None and operator.partitions not in (1, pinned):
             faults.append(
-                f"state/{number} has {counted(operator.partitions, 'partition')}, and the checkpoint pins {pinned}: it "
-                "belongs to another checkpoint. Restore the state from a copy."
+                f"state/{number} has {pluralize(operator.partitions, 'partition')}, and the checkpoint pins {pinned}: "
+                "it belongs to another checkpoint. Restore the state from a copy."
             )
         faults += [
             (

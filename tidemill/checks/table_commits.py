@@ -16,7 +16,7 @@ from tidemill.storage import delta_log
 from tidemill.storage.delta_log import Commit
 from tidemill.tables.commit_counts import rows_written
 from tidemill.text.names import MAIN_SINK
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -207,7 +207,7 @@ class TableLog:
         if self.sink == QUARANTINE:
             expected = sum(bool(line.rows_quarantined) for line in self.lines.values())
         if expected:
-            rows = f"with the rows of {counted(expected, 'batch')}"
+            rows = f"with the rows of {pluralize(expected, 'batch')}"
             yield f"The table {self._name} is missing, {rows}. {_RESTORE}"
 
     def _holes(self) -> Iterator[str]:
@@ -221,7 +221,7 @@ class TableLog:
                 )
 
     def _foreign(self, commit: Commit) -> str:
-        rows = "" if commit.rows_written is None else f" of {counted(commit.rows_written, 'row')}"
+        rows = "" if commit.rows_written is None else f" of {pluralize(commit.rows_written, 'row')}"
         others = ", ".join(f"{app} {number}" for app, number in commit.transactions.items())
         transaction = f" (transaction {others})" if others else ""
         return (
@@ -283,8 +283,8 @@ class TableLog:
         present = commits[-1].rows if commits else 0
         if refused is not None and present is not None and present != refused:
             yield (
-                f"Batch {batch} refused {counted(refused, 'record')}, and its commit in {self._name} has {present:,}: "
-                f"records are missing or there twice. {_RESTORE}"
+                f"Batch {batch} refused {pluralize(refused, 'record')}, and its commit in {self._name} has "
+                f"{present:,}: records are missing or there twice. {_RESTORE}"
             )
 
     def _rows(self, batch: int, one: _TableCommit) -> Iterator[str]:
@@ -306,8 +306,8 @@ class TableLog:
             kept = (line.rows_out or 0) - (line.rows_dropped or 0)
             if kept != one.rows:
                 yield (
-                    f"Batch {batch}: {counted(line.rows_out or 0, 'row')} left the function and {line.rows_dropped:,} "
-                    f"were dropped, and {where} has {one.rows:,}: rows are missing or there twice. {_RESTORE}"
+                    f"Batch {batch}: {pluralize(line.rows_out or 0, 'row')} left the function and "
+                    f"{line.rows_dropped:,} were dropped, and {where} has {one.rows:,}: rows are missing or there twice. {_RESTORE}"
                 )
         for what, logged, recorded in (
             ("rows written", one.rows, line.rows_written),

@@ -97,7 +97,7 @@ class Feed(Source):
         """Return the feed's name."""
         return f"feed {self.name}"
 
-    def judged_lines(self, lines: "DataFrame") -> "DataFrame":
+    def validated_lines(self, lines: "DataFrame") -> "DataFrame":
         """Return lines as `FeedConnector.load` does: parsed columns, `_origin`, `_raw` and `_violated`.
 
         Args:
@@ -105,10 +105,12 @@ class Feed(Source):
         """
         from pyspark.sql import functions as F
 
-        judged = self.judged(lines, _BLANK)
-        return judged.withColumn(VIOLATED, F.expr(f"CASE WHEN NOT {_BLANK} THEN {VIOLATED} END")).drop(_BLANK)
+        validated = self.validated(lines, _BLANK)
+        return validated.withColumn(VIOLATED, F.expr(f"CASE WHEN NOT {_BLANK} THEN {VIOLATED} END")).drop(
+            _BLANK
+        )
 
-    def judged(self, records: "DataFrame", *kept: str) -> "DataFrame":
+    def validated(self, records: "DataFrame", *kept: str) -> "DataFrame":
         """Return records with their parsed columns and `_violated`, the rules that each violates.
 
         A header is no record, so one among the records counts as unparsable.
@@ -131,7 +133,7 @@ class Feed(Source):
                 unparsable |= is_header
             columns = [F.col(f"{_PARSED}.*")]
         parsed = records.select(*columns, RAW, ORIGIN, *kept, unparsable.alias(_FAILED)).drop(CORRUPT)
-        # An unparsable record has no columns that a rule could judge: it violates that one rule only.
+        # An unparsable record has no columns that a rule could validate: it violates that one rule only.
         cases = [f"WHEN {_FAILED} THEN array('{UNPARSABLE}')"]
         if self.quarantine:
             # Most records violate nothing, and one condition that all rules make costs less than one per rule.
@@ -206,7 +208,7 @@ class FeedConnector(Connector[Feed]):
 
         Lines that are no records are among the rows, so that whoever reads them can count them: `_violated` is NULL.
         """
-        return source.judged_lines(source.lines(context, name))
+        return source.validated_lines(source.lines(context, name))
 
 
 def feed_of(stream: "Stream") -> Feed | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidemill.connectors.kafka.source import KafkaSource
 from tidemill.errors import DefinitionError
 from tidemill.storage import delta_log
-from tidemill.text.durations import duration
+from tidemill.text.durations import parse_duration
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import DeltaOffset, SourceOffset
@@ -141,7 +141,7 @@ def _table_retention(settings: Mapping[str, str], name: str, default: timedelta)
     """Return a property of a table, such as `interval 30 days`; the default where only Delta could parse it."""
     value = settings.get(name, "").lower().removeprefix("interval ")
     try:
-        return duration(value, what=name) if value else default
+        return parse_duration(value, what=name) if value else default
     except DefinitionError:
         return default
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tidemill.definitions.expectations import FAIL_MARK
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ def _hashable(field: "StructField") -> str:
     """Return a cheap value of a column of any type: maps and variants have no hash."""
     from pyspark.sql.types import ArrayType, AtomicType, BinaryType, MapType, StringType, VariantType
 
-    column = quoted(field.name)
+    column = sql_identifier(field.name)
     if isinstance(field.dataType, StringType | BinaryType):
         return f"octet_length({column})"
     if isinstance(field.dataType, ArrayType | MapType):
@@ -70,7 +70,7 @@ def counts(rows: "DataFrame", rules: "Sequence[Expect]") -> "list[Column]":
         F.expr(f"sum(CAST({_dropped(rules, always)} AS BIGINT)) AS dropped"),
         *(
             F.expr(
-                f"sum(CAST({violated(rule.condition, always)} AS BIGINT)) AS {quoted(f'violated_{rule.name}')}"
+                f"sum(CAST({violated(rule.condition, always)} AS BIGINT)) AS {sql_identifier(f'violated_{rule.name}')}"
             )
             for rule in rules
         ),

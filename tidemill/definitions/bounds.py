@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from tidemill.definitions.source import positive
 from tidemill.errors import DefinitionError
-from tidemill.text.durations import duration
+from tidemill.text.durations import parse_duration
 from tidemill.text.names import RESERVED_RULES
 
 Severity = Literal["warn", "error"]
@@ -79,7 +79,7 @@ class Checks:
         for name in ("watermark_lag", "freshness", "stuck_after", "retention_margin"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, duration(value, what=f"Checks: {name}"))
+                object.__setattr__(self, name, parse_duration(value, what=f"Checks: {name}"))
         for name in ("late_share", "quarantine_share"):
             _share(getattr(self, name), what=f"Checks: {name}")
         if self.event_time is not None and (not isinstance(self.event_time, str) or not self.event_time):
@@ -99,7 +99,7 @@ class Checks:
 
 def length(value: timedelta | str | None) -> timedelta | None:
     """Return a length of time of a declaration, which `Checks` has parsed."""
-    return None if value is None else duration(value, what="Checks")
+    return None if value is None else parse_duration(value, what="Checks")
 
 
 def _is_number(value: object) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from tidemill.definitions.source import positive
 from tidemill.errors import DefinitionError
-from tidemill.text.durations import duration
+from tidemill.text.durations import parse_duration
 
 OutputMode = Literal["append", "update", "complete"]
 StateStore = Literal["rocksdb", "hdfs"]
@@ -60,7 +60,7 @@ class QueryOptions:
                 raise DefinitionError(f"QueryOptions: {what} is {value!r}; use one of {', '.join(allowed)}.")
         positive(self.shuffle_partitions, what="QueryOptions: shuffle_partitions")
         if self.max_run is not None:
-            object.__setattr__(self, "max_run", duration(self.max_run, what="QueryOptions: max_run"))
+            object.__setattr__(self, "max_run", parse_duration(self.max_run, what="QueryOptions: max_run"))
         for option in self.options:
             if option in _OWN:
                 raise DefinitionError(

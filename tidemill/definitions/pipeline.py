@@ -35,7 +35,7 @@ from tidemill.definitions.sink import Sink
 from tidemill.definitions.source import Source
 from tidemill.definitions.stream import Stream
 from tidemill.errors import DefinitionError
-from tidemill.text.durations import duration
+from tidemill.text.durations import parse_duration
 from tidemill.text.names import RESERVED_PIPELINES, StreamName, valid_name, valid_owner, valid_tag
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Pipeline:
                     run_when=self.run_when if run_when is None else _run_when(run_when),
                     record_idle=self.record_idle if record_idle is None else record_idle,
                     backfill_by=backfill_column(backfill_by),
-                    lookback=None if lookback is None else duration(lookback, what="lookback"),
+                    lookback=None if lookback is None else parse_duration(lookback, what="lookback"),
                     declared_at=location_of(function),
                 )
                 check_parts(stream)

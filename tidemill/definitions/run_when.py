@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tidemill.errors import DefinitionError
-from tidemill.text.durations import duration
-from tidemill.text.plurals import counted
+from tidemill.text.durations import parse_duration
+from tidemill.text.plurals import pluralize
 
 # The range of each field of a cron expression, and the names that stand for numbers.
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -86,7 +86,7 @@ class RunWhen:
         for name in ("oldest", "quiet", "at_most_every"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, duration(value, what=f"run_when: {name}"))
+                object.__setattr__(self, name, parse_duration(value, what=f"run_when: {name}"))
         if self.cron is not None:
             _check_cron(self.cron)
             if self.has_conditions:
@@ -129,7 +129,7 @@ class RunWhen:
         for name, singular in (("rows", "row"), ("files", "file"), ("bytes", "byte")):
             least, present = getattr(self, name), getattr(amount, name)
             if least is not None and present is not None:
-                compared.append((present >= least, f"{present:,} of {counted(least, singular)}"))
+                compared.append((present >= least, f"{present:,} of {pluralize(least, singular)}"))
         ages = (("oldest", amount.oldest_at, "the oldest is"), ("quiet", amount.newest_at, "quiet for"))
         for name, since, text in ages:
             least = getattr(self, name)

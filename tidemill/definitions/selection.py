@@ -31,7 +31,7 @@ def select(
         ConfigurationError: An expression is malformed or matches no stream, or nothing is left.
         DefinitionError: The streams read each other in a cycle.
     """
-    in_order = ordered(streams)
+    in_order = topological_order(streams)
     taken = {stream.name for stream in in_order} if not expressions else _matches(in_order, expressions)
     left = taken - _matches(in_order, exclude)
     if taken and not left:
@@ -41,7 +41,7 @@ def select(
     return tuple(stream for stream in in_order if stream.name in left)
 
 
-def ordered(streams: Sequence[Stream]) -> tuple[Stream, ...]:
+def topological_order(streams: Sequence[Stream]) -> tuple[Stream, ...]:
     """Return the streams, each after all that it reads, otherwise in the order of their declaration.
 
     Upstream streams that are not among them do not count.

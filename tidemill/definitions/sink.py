@@ -30,7 +30,7 @@ class CommitMetadata:
         violations: Violations by expectation, likewise.
         merge_order: How a merge orders changes: by its sequence column, or by batch; None for other sinks.
         operation: The id of the operation that wrote it, such as a replay; None for a batch.
-        judgement: How the records of a feed were judged, where its quarantine follows this commit: the counts above
+        validation: How the records of a feed were validated, where its quarantine follows this commit: the counts above
             are then not known yet.
     """
 
@@ -44,7 +44,7 @@ class CommitMetadata:
     violations: Mapping[str, int] = field(default_factory=dict)
     merge_order: Literal["sequence", "batch"] | None = None
     operation: str | None = None
-    judgement: Mapping[str, Any] | None = None
+    validation: Mapping[str, Any] | None = None
 
     def to_json(self) -> str:
         """Return the metadata as JSON."""

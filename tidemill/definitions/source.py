@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from tidemill.errors import DefinitionError
-from tidemill.text.durations import duration
+from tidemill.text.durations import parse_duration
 
 if TYPE_CHECKING:
     from tidemill.text.names import StreamName
@@ -49,7 +49,7 @@ class Source(ABC):
 
     @property
     def is_feed(self) -> bool:
-        """Whether it is a feed, whose records a stream of its own ingests and validates."""
+        """Whether it is a feed, whose records one dedicated stream ingests and validates."""
         return False
 
     @property
@@ -80,7 +80,7 @@ class Source(ABC):
             raise DefinitionError(
                 f"{self.describe()}: watermark column is {column!r}; name an event-time column."
             )
-        delay = duration(delay, what=f"{self.describe()}: watermark delay")
+        delay = parse_duration(delay, what=f"{self.describe()}: watermark delay")
         return replace(self, watermark=Watermark(column, delay))
 
     @abstractmethod

@@ -73,10 +73,10 @@ class Edits:
     def move(self, where: str, to: str) -> None:
         """Move a folder below the checkpoint; a folder that is in its way goes to the copies."""
         if (self._checkpoint / where).exists():
-            self.put_away(to)
+            self.archive(to)
             (self._checkpoint / where).rename(self._checkpoint / to)
 
-    def put_away(self, where: str) -> None:
+    def archive(self, where: str) -> None:
         """Move a folder of the checkpoint to the copies."""
         if (self._checkpoint / where).exists():
             copy = self.copies / where

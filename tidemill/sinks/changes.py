@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidemill.definitions.columns import DELETED, END_AT, START_AT
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,8 +49,8 @@ def newest(rows: "DataFrame", group: Sequence[str], sequence: str) -> "DataFrame
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    order = Window.partitionBy(*map(quoted, group)).orderBy(
-        F.col(quoted(sequence)).desc(), F.col(DELETED).desc(), F.to_json(F.struct("*")).desc()
+    order = Window.partitionBy(*map(sql_identifier, group)).orderBy(
+        F.col(sql_identifier(sequence)).desc(), F.col(DELETED).desc(), F.to_json(F.struct("*")).desc()
     )
     return rows.withColumn(_RANK, F.row_number().over(order)).where(f"{_RANK} = 1").drop(_RANK)
 
@@ -60,7 +60,7 @@ def single(rows: "DataFrame", keys: Sequence[str], message: str) -> "DataFrame":
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    counted = rows.withColumn(_RANK, F.count("*").over(Window.partitionBy(*map(quoted, keys))))
+    counted = rows.withColumn(_RANK, F.count("*").over(Window.partitionBy(*map(sql_identifier, keys))))
     return refused(counted, F.col(_RANK) > 1, message).drop(_RANK)
 
 
@@ -70,9 +70,9 @@ def bare_tombstones(changes: "DataFrame", kept: Sequence[str]) -> "DataFrame":
 
     return changes.select(
         *(
-            F.col(quoted(column))
+            F.col(sql_identifier(column))
             if column in kept
-            else F.when(~F.col(DELETED), F.col(quoted(column))).alias(column)
+            else F.when(~F.col(DELETED), F.col(sql_identifier(column))).alias(column)
             for column in changes.columns
         )
     )
@@ -92,17 +92,17 @@ def row_actions(
     from pyspark.sql import functions as F
 
     known = current.select(
-        *(F.col(quoted(key)).alias(f"{_KNOWN}{number}") for number, key in enumerate(keys)),
-        F.col(quoted(sequence)).alias(f"{_KNOWN}sequence"),
+        *(F.col(sql_identifier(key)).alias(f"{_KNOWN}{number}") for number, key in enumerate(keys)),
+        F.col(sql_identifier(sequence)).alias(f"{_KNOWN}sequence"),
         F.col(DELETED).alias(f"{_KNOWN}deleted"),
     )
     same_key = F.lit(True)
     for number, key in enumerate(keys):
-        same_key &= F.col(quoted(key)) == F.col(f"{_KNOWN}{number}")
+        same_key &= F.col(sql_identifier(key)) == F.col(f"{_KNOWN}{number}")
     unknown = F.col(f"{_KNOWN}deleted").isNull()
     actions = (
         F.when(unknown, F.array(F.lit("insert")))
-        .when(F.col(quoted(sequence)) <= F.col(f"{_KNOWN}sequence"), F.array(F.lit("ignore")))
+        .when(F.col(sql_identifier(sequence)) <= F.col(f"{_KNOWN}sequence"), F.array(F.lit("ignore")))
         .when(F.col(DELETED) == F.col(f"{_KNOWN}deleted"), F.array(F.lit("update")))
         .otherwise(F.array(F.lit("delete"), F.lit("insert")))
     )
@@ -111,7 +111,7 @@ def row_actions(
     may_match = F.col(ACTION).isin("update", "delete") | unknown
     joined = changes.join(known, same_key, "left").withColumn(ACTION, F.explode(actions))
     return matching(joined, keys, may_match).select(
-        *map(quoted, changes.columns), ACTION, *_match_columns(keys)
+        *map(sql_identifier, changes.columns), ACTION, *_match_columns(keys)
     )
 
 
@@ -134,16 +134,20 @@ def version_actions(
     from pyspark.sql import functions as F
 
     new, end, again = F.col(f"{_KNOWN}new"), F.col(f"{_KNOWN}end"), F.col(f"{_KNOWN}again")
-    touched = history.join(changes.select(*map(quoted, keys)).distinct(), on=list(keys), how="left_semi")
+    touched = history.join(
+        changes.select(*map(sql_identifier, keys)).distinct(), on=list(keys), how="left_semi"
+    )
     versions = (
         touched.withColumn(f"{_KNOWN}end", F.col(END_AT))
         .drop(START_AT, END_AT)
         .withColumn(f"{_KNOWN}new", F.lit(False))
         .unionByName(changes.withColumn(f"{_KNOWN}new", F.lit(True)), allowMissingColumns=True)
     )
-    same_version = Window.partitionBy(*map(quoted, [*keys, sequence]))
-    following = Window.partitionBy(*map(quoted, keys), f"{_KNOWN}again").orderBy(quoted(sequence))
-    start = F.col(quoted(validity))
+    same_version = Window.partitionBy(*map(sql_identifier, [*keys, sequence]))
+    following = Window.partitionBy(*map(sql_identifier, keys), f"{_KNOWN}again").orderBy(
+        sql_identifier(sequence)
+    )
+    start = F.col(sql_identifier(validity))
     actions = (
         F.when(again, F.lit("ignore"))
         .when(new, F.lit("insert"))
@@ -170,25 +174,25 @@ def merge_statement(table: str, columns: Sequence[str], same: str, clauses: str)
         same: The condition under which a row of the source (`s`) matches one of the table (`t`).
         clauses: Its clauses, with `{update}` and `{insert}` for the assignments of all columns.
     """
-    names = [quoted(column) for column in columns]
+    names = [sql_identifier(column) for column in columns]
     update = "UPDATE SET " + ", ".join(f"t.{name} = s.{name}" for name in names)
     values = ", ".join(f"s.{name}" for name in names)
     insert = f"INSERT ({', '.join(names)}) VALUES ({values})"  # noqa: S608 - columns are quoted
     return (
-        f"MERGE INTO delta.{quoted(table)} t USING tidemill_changes s ON {same} "
+        f"MERGE INTO delta.{sql_identifier(table)} t USING tidemill_changes s ON {same} "
         f"{clauses.replace('{update}', update).replace('{insert}', insert)}"
     )
 
 
 def same_columns(columns: Sequence[str]) -> str:
     """Return the condition that the table and a source agree on these columns."""
-    return " AND ".join(f"t.{quoted(column)} = s.{quoted(column)}" for column in columns)
+    return " AND ".join(f"t.{sql_identifier(column)} = s.{sql_identifier(column)}" for column in columns)
 
 
 def same_match_columns(columns: Sequence[str]) -> str:
     """Return the condition that the table agrees on these columns with a source that has actions."""
     pairs = zip(columns, _match_columns(columns), strict=True)
-    return " AND ".join(f"t.{quoted(column)} = s.{match}" for column, match in pairs)
+    return " AND ".join(f"t.{sql_identifier(column)} = s.{match}" for column, match in pairs)
 
 
 def matching(rows: "DataFrame", columns: Sequence[str], condition: "Column") -> "DataFrame":
@@ -202,7 +206,7 @@ def matching(rows: "DataFrame", columns: Sequence[str], condition: "Column") -> 
     from pyspark.sql import functions as F
 
     matches = {
-        match: F.when(condition, F.col(quoted(column)))
+        match: F.when(condition, F.col(sql_identifier(column)))
         for column, match in zip(columns, _match_columns(columns), strict=True)
     }
     return rows.withColumns(matches)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.definitions.sink import CommitMetadata, Sink, Transaction
 from tidemill.errors import DefinitionError
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def layout_columns(kind: str, partition_by: object, cluster_by: object) -> dict[
 def layout(partition_by: Sequence[str], cluster_by: Sequence[str]) -> str:
     """Return the clause of CREATE TABLE for the layout; empty where there is none."""
     if partition_by:
-        return f"PARTITIONED BY ({', '.join(map(quoted, partition_by))})"
+        return f"PARTITIONED BY ({', '.join(map(sql_identifier, partition_by))})"
     if cluster_by:
-        return f"CLUSTER BY ({', '.join(map(quoted, cluster_by))})"
+        return f"CLUSTER BY ({', '.join(map(sql_identifier, cluster_by))})"
     return ""

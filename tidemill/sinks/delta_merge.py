@@ -22,7 +22,7 @@ from tidemill.errors import DefinitionError, TerminalError
 from tidemill.sinks import changes as merging
 from tidemill.sinks.delta_append import column_names, layout
 from tidemill.sinks.key_range import key_range
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 from tidemill.text.sql_parsing import valid_condition
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class DeltaMerge(Sink):
         needed = [column for column in (*self.keys, self.sequence_by) if column is not None]
         unusable = F.lit(False)
         for column in needed:
-            unusable |= F.col(quoted(column)).isNull()
+            unusable |= F.col(sql_identifier(column)).isNull()
         rows = merging.refused(rows, unusable, f"{NULL_KEY_MARK}:{', '.join(needed)}")
         deletes = F.coalesce(F.expr(f"({self.apply_as_deletes or 'false'})"), F.lit(False))
         return rows.withColumn(DELETED, deletes).drop(*self.except_columns)
@@ -198,7 +198,7 @@ class DeltaMerge(Sink):
         changes = merging.newest(rows, self.keys, sequence)
         if self.apply_as_deletes is None:
             source, same = changes, merging.same_columns(self.keys)
-            newer = f"s.{quoted(sequence)} > t.{quoted(sequence)}"
+            newer = f"s.{sql_identifier(sequence)} > t.{sql_identifier(sequence)}"
             clauses = f"WHEN MATCHED AND {newer} THEN {{update}} WHEN NOT MATCHED THEN {{insert}}"
         else:
             changes = self._bare(changes)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,7 +41,7 @@ def key_range(rows: "DataFrame", columns: Sequence[str]) -> str:
     ranged = [column for column in columns if types[column] in _AS_NUMBER]
     if not ranged:
         return EVERYWHERE
-    numbers = [_AS_NUMBER[types[column]].format(quoted(column)) for column in ranged]
+    numbers = [_AS_NUMBER[types[column]].format(sql_identifier(column)) for column in ranged]
     ends = rows.agg(*(F.expr(f"{end}({number})") for number in numbers for end in ("min", "max"))).first()
     pairs = zip(ends[::2], ends[1::2], strict=True) if ends else ()
     terms = (_between(column, types[column], *pair) for column, pair in zip(ranged, pairs, strict=False))
@@ -53,7 +53,7 @@ def _between(column: str, kind: str, least: int | None, greatest: int | None) ->
     if least is None or greatest is None:
         return None
     try:
-        return f"t.{quoted(column)} BETWEEN {_literal(kind, least)} AND {_literal(kind, greatest)}"
+        return f"t.{sql_identifier(column)} BETWEEN {_literal(kind, least)} AND {_literal(kind, greatest)}"
     except OverflowError:
         return None
 

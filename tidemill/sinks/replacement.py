@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from tidemill.definitions.columns import BATCH, DELETED
 from tidemill.definitions.sink import Transaction, run_in_transaction
 from tidemill.sinks import changes as merging
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,9 +51,9 @@ def comparable(rows: "DataFrame") -> "DataFrame":
     times = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
     return rows.select(
         *(
-            F.to_json(F.struct(quoted(field.name)), times).alias(field.name)
+            F.to_json(F.struct(sql_identifier(field.name)), times).alias(field.name)
             if any(name in field.dataType.simpleString() for name in _INCOMPARABLE)
-            else F.col(quoted(field.name))
+            else F.col(sql_identifier(field.name))
             for field in rows.schema.fields
             if field.name != BATCH
         )
@@ -67,9 +67,9 @@ def _actions(rows: "DataFrame", current: "DataFrame", identity: Sequence[str]) -
     """
     from pyspark.sql import functions as F
 
-    columns = list(map(quoted, identity))
+    columns = list(map(sql_identifier, identity))
     content = comparable(rows)
-    names = list(map(quoted, content.columns))
+    names = list(map(sql_identifier, content.columns))
     new = content.select(*columns, F.struct(*names).alias(_NEW)).join(rows, on=list(identity))
     old = comparable(current).select(*columns, F.struct(*names).alias(_OLD))
     is_new, is_old = F.col(_OLD).isNull(), F.col(_NEW).isNull()

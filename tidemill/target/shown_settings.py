@@ -8,7 +8,7 @@ from tidemill.target.alert_settings import AlertSettings
 from tidemill.target.secret import MASK, is_secret
 from tidemill.target.spark_settings import SparkSettings
 from tidemill.target.target import KafkaCluster
-from tidemill.text.durations import written
+from tidemill.text.durations import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +46,4 @@ def shown(prefix: str, value: SparkSettings | KafkaCluster | AlertSettings) -> I
 def _text(entry: object) -> str:
     if isinstance(entry, tuple):
         return ", ".join(entry)
-    return written(entry) if isinstance(entry, timedelta) else str(entry)
+    return format_duration(entry) if isinstance(entry, timedelta) else str(entry)

@@ -8,7 +8,7 @@ from tidemill.errors import ConfigurationError, DefinitionError
 _PART = re.compile(r"\s*(\d+)\s*(millisecond|second|minute|hour|day|week)s?\s*", re.IGNORECASE)
 
 
-def duration(value: str | timedelta, *, what: str) -> timedelta:
+def parse_duration(value: str | timedelta, *, what: str) -> timedelta:
     """Return a length of time from Spark's interval string, or the timedelta itself.
 
     Months and years have no fixed length, so Spark's watermarks refuse them and so do we.
@@ -37,8 +37,8 @@ def duration(value: str | timedelta, *, what: str) -> timedelta:
     return total
 
 
-def written(length: timedelta) -> str:
-    """Return a timedelta as `duration` reads it: `1 day 12 hours`; exact to the millisecond."""
+def format_duration(length: timedelta) -> str:
+    """Return a timedelta as `parse_duration` reads it: `1 day 12 hours`; exact to the millisecond."""
     left = length // timedelta(milliseconds=1)
     parts = []
     for unit in ("day", "hour", "minute", "second", "millisecond"):
@@ -52,13 +52,13 @@ _SHORT_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def flag_duration(value: str, *, what: str) -> timedelta:
-    """Return a length of time from a command line: `90s`, `10m`, `2h`, `1d`, or as `duration` takes it.
+    """Return a length of time from a command line: `90s`, `10m`, `2h`, `1d`, or as `parse_duration` takes it.
 
     Raises:
         DefinitionError: The string is no length of time.
     """
     short = _SHORT.fullmatch(value.strip())
-    return timedelta(**{_SHORT_UNITS[short[2]]: int(short[1])}) if short else duration(value, what=what)
+    return timedelta(**{_SHORT_UNITS[short[2]]: int(short[1])}) if short else parse_duration(value, what=what)
 
 
 def flag_time(value: str, *, what: str) -> datetime:

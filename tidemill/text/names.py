@@ -122,7 +122,7 @@ def valid_argument(value: object) -> str:
     return value
 
 
-def quoted(column: str) -> str:
+def sql_identifier(column: str) -> str:
     """Return a column's name as an SQL identifier, whatever characters it has."""
     return "`" + column.replace("`", "``") + "`"
 

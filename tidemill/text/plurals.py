@@ -1,7 +1,7 @@
 """Counted nouns: "1 batch", "2 batches"."""
 
 
-def counted(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """Return a number and its noun, such as `1 batch` or `1,200 rows`.
 
     Args:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.checkpoint.format.errors import CheckpointFormatError
-from tidemill.checkpoint.format.logfile import long_field, parse_object, quoted, versioned_lines
+from tidemill.checkpoint.format.logfile import excerpt, long_field, parse_object, versioned_lines
 
 KNOWN_VERSION = 2
 _WATERMARK = "nextBatchWatermarkMs"
@@ -62,6 +62,6 @@ def _state_ids(where: str, value: Any) -> StateIds:
         state_ids = {}
     if not all(isinstance(unique, str) for unique in ids):
         raise CheckpointFormatError(
-            where, f"stateUniqueIds is {quoted(repr(value))}, not lists of ids.", code="unparseable-file"
+            where, f"stateUniqueIds is {excerpt(repr(value))}, not lists of ids.", code="unparseable-file"
         )
     return state_ids

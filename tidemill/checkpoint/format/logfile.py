@@ -65,7 +65,7 @@ def parse_version(where: str, line: str, *, known: int) -> int:
     if match is None or int(match[1]) < 1:
         raise CheckpointFormatError(
             where,
-            f"It starts with {quoted(line)} instead of a version such as v1.",
+            f"It starts with {excerpt(line)} instead of a version such as v1.",
             code="unparseable-file",
         )
     version = int(match[1])
@@ -93,7 +93,7 @@ def parse_json(where: str, string: str) -> Any:
         ) from None
     except ValueError as error:
         raise CheckpointFormatError(
-            where, f"{quoted(string)} is not JSON: {error}.", code="unparseable-file"
+            where, f"{excerpt(string)} is not JSON: {error}.", code="unparseable-file"
         ) from None
 
 
@@ -101,7 +101,9 @@ def parse_object(where: str, string: str) -> dict[str, Any]:
     """Parse a JSON object; raises as `parse_json` does, also for any other JSON value."""
     value = parse_json(where, string)
     if not isinstance(value, dict):
-        raise CheckpointFormatError(where, f"{quoted(string)} is not a JSON object.", code="unparseable-file")
+        raise CheckpointFormatError(
+            where, f"{excerpt(string)} is not a JSON object.", code="unparseable-file"
+        )
     return value
 
 
@@ -114,7 +116,7 @@ def long_field(where: str, fields: dict[str, Any], name: str, default: int | Non
     value = fields.get(name, default)
     if value is None or not is_long(value):
         raise CheckpointFormatError(
-            where, f"{name} is {quoted(repr(value))}, not a 64-bit integer.", code="unparseable-file"
+            where, f"{name} is {excerpt(repr(value))}, not a 64-bit integer.", code="unparseable-file"
         )
     return int(value)
 
@@ -124,7 +126,7 @@ def is_long(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and LONG_MIN <= value <= LONG_MAX
 
 
-def quoted(string: str, limit: int = 60) -> str:
+def excerpt(string: str, limit: int = 60) -> str:
     """Return an untrusted string for a message: quoted, without control characters, truncated."""
     return repr(string if len(string) <= limit else string[:limit] + "…")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tidemill.checkpoint.format.commits import CommitEntry, parse_commit
 from tidemill.checkpoint.format.errors import CheckpointFormatError, FileAbsentError, NotACheckpointError
 from tidemill.checkpoint.format.folder import Folder
-from tidemill.checkpoint.format.logfile import decode, parse_object, quoted
+from tidemill.checkpoint.format.logfile import decode, excerpt, parse_object
 from tidemill.checkpoint.format.offsets import OffsetEntry, parse_offsets
 
 _QUERY_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
@@ -40,7 +40,7 @@ def query_id(folder: Folder) -> str | None:
     value = parse_object("metadata", decode("metadata", data)).get("id")
     if not isinstance(value, str) or _QUERY_ID.fullmatch(value) is None:
         raise CheckpointFormatError(
-            "metadata", f"id is {quoted(repr(value))}, not a UUID.", code="unparseable-file"
+            "metadata", f"id is {excerpt(repr(value))}, not a UUID.", code="unparseable-file"
         )
     return value
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.checkpoint.format.errors import CheckpointFormatError
-from tidemill.checkpoint.format.logfile import long_field, parse_object, quoted, versioned_lines
+from tidemill.checkpoint.format.logfile import excerpt, long_field, parse_object, versioned_lines
 from tidemill.checkpoint.format.source_offset import SourceOffset
 
 KNOWN_VERSION = 2
@@ -69,7 +69,7 @@ def parse_offsets(batch_id: int, data: bytes, where: str) -> OffsetEntry:
 def _conf(where: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise CheckpointFormatError(
-            where, f"conf is {quoted(repr(value))}, not an object of strings.", code="unparseable-file"
+            where, f"conf is {excerpt(repr(value))}, not an object of strings.", code="unparseable-file"
         )
     return value
 
@@ -84,7 +84,7 @@ def _named(where: str, lines: list[str]) -> list[SourceOffset]:
         name, colon, offset = line.partition(":")
         if not colon or not name:
             raise CheckpointFormatError(
-                where, f"{quoted(line)} is not of the form <source>:<offset>.", code="unparseable-file"
+                where, f"{excerpt(line)} is not of the form <source>:<offset>.", code="unparseable-file"
             )
         if name in offsets:
             raise CheckpointFormatError(where, f"It has source {name!r} twice.", code="unparseable-file")

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from tidemill.checkpoint.format.errors import CheckpointFormatError, FileAbsentError
 from tidemill.checkpoint.format.folder import Folder
-from tidemill.checkpoint.format.logfile import parse_object, quoted, versioned_lines
+from tidemill.checkpoint.format.logfile import excerpt, parse_object, versioned_lines
 from tidemill.checkpoint.format.schema_file import parse_schema
 
 DEFAULT_STORE = "default"
@@ -142,7 +142,7 @@ def _store(where: str, fields: dict[str, Any]) -> StoreInfo:
     if not name or name in {".", ".."} or "/" in name or not 0 < partitions <= _MAX_PARTITIONS:
         raise CheckpointFormatError(
             where,
-            f"A store is named {quoted(name)} and has {partitions} partitions.",
+            f"A store is named {excerpt(name)} and has {partitions} partitions.",
             code="unparseable-file",
         )
     paths = fields.get("stateSchemaFilePaths", [])
@@ -156,7 +156,7 @@ def _store(where: str, fields: dict[str, Any]) -> StoreInfo:
 def _field(where: str, fields: dict[str, Any], name: str, kind: type[T]) -> T:
     value: Any = fields.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise CheckpointFormatError(where, f"{name} is {quoted(repr(value))}.", code="unparseable-file")
+        raise CheckpointFormatError(where, f"{name} is {excerpt(repr(value))}.", code="unparseable-file")
     return value
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.checkpoint.format.errors import CheckpointFormatError
-from tidemill.checkpoint.format.logfile import parse_object, quoted
+from tidemill.checkpoint.format.logfile import excerpt, parse_object
 
 KNOWN_VERSION = 3
 _CHUNKED, _FAMILIES = 2, 3
@@ -49,7 +49,7 @@ def parse_schema(where: str, data: bytes) -> StateSchema:
     version, position = _string(where, data, 0)
     number = int(version[1:]) if version[:1] == "v" and version[1:].isdecimal() else 0
     if number < 1:
-        raise CheckpointFormatError(where, f"It starts with {quoted(version)}.", code="unparseable-file")
+        raise CheckpointFormatError(where, f"It starts with {excerpt(version)}.", code="unparseable-file")
     if number > KNOWN_VERSION:
         raise CheckpointFormatError(
             where,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemill.checkpoint.format.errors import CheckpointFormatError
-from tidemill.checkpoint.format.logfile import decode, long_field, parse_object, quoted
+from tidemill.checkpoint.format.logfile import decode, excerpt, long_field, parse_object
 
 ALGORITHM = "CRC32C"
 _POLYNOMIAL = 0x82F63B78
@@ -37,7 +37,7 @@ def parse_spark_checksum(where: str, data: bytes) -> SparkChecksum:
     fields = parse_object(where, decode(where, data))
     if fields.get("algorithm") != ALGORITHM:
         raise CheckpointFormatError(
-            where, f"Its algorithm is {quoted(repr(fields.get('algorithm')))}.", code="unparseable-file"
+            where, f"Its algorithm is {excerpt(repr(fields.get('algorithm')))}.", code="unparseable-file"
         )
     return SparkChecksum(
         long_field(where, fields, "mainFileSize"), long_field(where, fields, "value") & _MASK

@@ -1,1 +1,1 @@
-"""Commands that change a stream's past, its records or its files."""
+"""Commands that change the past, the records or the files of streams."""

@@ -10,7 +10,7 @@ from tidemill.cli.shared.changes import ChangesFlags, apply_plans
 from tidemill.cli.shared.confirmation import spark_of
 from tidemill.cli.shared.output import STREAMS_WIDTH, new_table, output_console, print_json
 from tidemill.cli.shared.target_flags import target_flags
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,7 +134,7 @@ def print_tables(results: "Sequence[Maintenance]") -> None:
         for own in result.tables:
             for who in own.held_by:
                 console.print(f"{own.table.name}: kept for {who}.", markup=False)
-    console.print(f"{counted(len(results), 'stream')}.", markup=False)
+    console.print(f"{pluralize(len(results), 'stream')}.", markup=False)
 
 
 def _megabytes(count: int) -> str:

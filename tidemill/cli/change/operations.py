@@ -6,7 +6,7 @@ import typer
 
 from tidemill.cli.shared.output import STREAMS_WIDTH, new_table, output_console, print_json
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +77,7 @@ def _print(listed: "list[tuple[StreamName, Operation]]") -> None:
     console = output_console(STREAMS_WIDTH)
     if listed:
         console.print(table)
-    console.print(counted(len(listed), "operation"), markup=False)
+    console.print(pluralize(len(listed), "operation"), markup=False)
 
 
 def _difference(result: "Mapping[str, Any]") -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidemill.cli.shared.output import new_table, output_console
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,7 +150,7 @@ def _show_verdict(console: "Console", verdict: "Verdict") -> None:
             console.print(f"    Fix: {escape(finding.fix)}", soft_wrap=True)
     errors = sum(finding.severity == "error" for finding in verdict.findings)
     scope = "what a start needs" if verdict.level == "quick" else "every file"
-    count = counted(errors, "error")
+    count = pluralize(errors, "error")
     console.print(f"[green]Sound[/] ({scope} was read)." if verdict.sound else f"[red]{count}[/].")
 
 

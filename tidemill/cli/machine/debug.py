@@ -13,7 +13,7 @@ import typer
 
 from tidemill.cli.shared.output import EXIT_PROBLEM, new_table, output_console, print_json
 from tidemill.cli.shared.target_flags import TargetFlags, target_flags
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.target.resolve import ResolvedTarget
@@ -86,7 +86,7 @@ def ping_pipelines(target: "ResolvedTarget") -> Ping:
     """Report whether the pipelines can be imported."""
     loaded = target.pipelines()
     count = sum(len(list(pipeline)) for pipeline in loaded.pipelines.values())
-    detail = counted(count, "stream")
+    detail = pluralize(count, "stream")
     if loaded.failures:
         detail = "; ".join([detail, *(str(failure.error) for failure in loaded.failures)])
     return Ping("pipelines", ok=not loaded.failures, detail=detail)
@@ -152,7 +152,7 @@ def _ping_warm(target: "ResolvedTarget") -> Ping:
     return Ping(
         "spark",
         ok=True,
-        detail=f"{server}, {counted(len(answer['clients']), 'attached process')}",
+        detail=f"{server}, {pluralize(len(answer['clients']), 'attached process')}",
     )
 
 
@@ -178,7 +178,7 @@ def ping_kafka(target: "ResolvedTarget", name: str) -> Ping:
     except TidemillError as error:
         return Ping(f"kafka.{name}", ok=False, detail=error.what)
     return Ping(
-        f"kafka.{name}", ok=True, detail=f"{cluster.bootstrap} answers, {counted(len(topics), 'topic')}"
+        f"kafka.{name}", ok=True, detail=f"{cluster.bootstrap} answers, {pluralize(len(topics), 'topic')}"
     )
 
 
@@ -195,4 +195,4 @@ def ping_dagster(target: "ResolvedTarget") -> Ping:
             runs = instance.get_runs_count()
     except Exception as error:  # noqa: BLE001 - whatever the error is, the instance does not open
         return Ping("dagster", ok=False, detail=f"{home}: {error}")
-    return Ping("dagster", ok=True, detail=f"{home}, {counted(runs, 'run')}")
+    return Ping("dagster", ok=True, detail=f"{home}, {pluralize(runs, 'run')}")

@@ -9,7 +9,7 @@ import typer
 from tidemill.cli.shared.output import new_table, output_console, print_json
 from tidemill.cli.shared.target_flags import AsJson
 from tidemill.errors import ConfigurationError
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from pipelines.ads.generate import Amounts
@@ -73,6 +73,6 @@ def _show(amounts: "Amounts", destination: str) -> None:
         counts = (getattr(feed, kind) for feed in amounts.feeds.values())
         table.add_row(kind.replace("_", " "), *(f"{count:,}" for count in counts))
     console = output_console()
-    console.print(f"{counted(amounts.records, 'record')} in {destination}", markup=False)
+    console.print(f"{pluralize(amounts.records, 'record')} in {destination}", markup=False)
     console.print(table)
     console.print(f"Continue with --start {amounts.next_start}.")

@@ -7,7 +7,7 @@ import typer
 
 from tidemill.cli.shared.output import EXIT_NOT_DONE, EXIT_PROBLEM, output_console, print_json, print_problem
 from tidemill.cli.shared.target_flags import TargetFlags, target_flags
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.engines.warm.record import ServerRecord
@@ -181,7 +181,7 @@ def _print(target: "ResolvedTarget", document: dict[str, Any]) -> None:
     if not server["answers"]:
         console.print(f"  It does not answer. Fix: tidemill engine stop --target {target.name}", markup=False)
     elif server["clients"]:
-        console.print(f"  {counted(len(server['clients']), 'process')} attached:", markup=False)
+        console.print(f"  {pluralize(len(server['clients']), 'process')} attached:", markup=False)
         for client in server["clients"]:
             console.print(f"    process {client['pid']} since {client['since']}", markup=False)
     else:

@@ -10,7 +10,7 @@ from tidemill.engines import class_archive
 from tidemill.engines.jars import BROKER, SPARK
 from tidemill.engines.jars.cache import Inspection, fetch, inspect
 from tidemill.engines.jars.sets import JarSet
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,7 +74,7 @@ def _as_document(jar_set: JarSet, inspection: Inspection) -> dict[str, object]:
 def _show(jar_set: JarSet, inspection: Inspection, console: "Console") -> None:
     color = {"ready": "green", "absent": "yellow", "damaged": "red"}[inspection.state]
     size = f", {inspection.size / 1e6:.0f} MB" if inspection.size else ""
-    jars = counted(len(inspection.jars), "jar")
+    jars = pluralize(len(inspection.jars), "jar")
     console.print(f"Jars for {jar_set.purpose}: [{color}]{inspection.state}[/], {jars}{size}")
     fix = () if inspection.state == "ready" else (f"`{jar_set.fetch_command}` fetches them",)
     for text in (str(inspection.folder), *inspection.faults, *fix):

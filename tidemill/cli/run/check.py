@@ -14,7 +14,7 @@ from tidemill.cli.shared.output import (
     print_json,
 )
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,5 +115,5 @@ def _print(results: "Results", never_run: "set[StreamName]", target: "ResolvedTa
     console = output_console(STREAMS_WIDTH)
     console.print(table)
     judged = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no check"
-    streams = counted(len(results), "stream")
+    streams = pluralize(len(results), "stream")
     console.print(f"{streams}: {judged}; target {target.name}, lake {target.lake.root}", markup=False)

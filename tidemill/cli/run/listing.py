@@ -6,7 +6,7 @@ import typer
 
 from tidemill.cli.shared.output import STREAMS_WIDTH, new_table, output_console, print_json
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.definitions.source import Source
@@ -84,5 +84,5 @@ def _print(streams: "tuple[Stream, ...]", target: "ResolvedTarget") -> None:
         table.add_row(escape(str(stream.name)), escape(reads), escape(writes))
     console = output_console(STREAMS_WIDTH)
     console.print(table)
-    summary = f"{counted(len(streams), 'stream')}, target {target.name}, lake {target.lake.root}"
+    summary = f"{pluralize(len(streams), 'stream')}, target {target.name}, lake {target.lake.root}"
     console.print(summary, markup=False)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tidemill.cli.run.check import COLORS, check_document
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def line(result: "StreamResult", width: int) -> str:
 
     head = f"[{_OUTCOME_COLORS[result.outcome]}]{result.outcome:>8}[/]  {result.stream!s:<{width}}"
     if result.outcome == "canceled":
-        committed = f", {counted(len(result.batches), 'batch')} committed" if result.batches else ""
+        committed = f", {pluralize(len(result.batches), 'batch')} committed" if result.batches else ""
         return f"{head}  the run was interrupted{committed}"
     if result.error is not None:
         return f"{head}  {escape(str(result.error).removeprefix(f'{result.stream}: '))}"
@@ -58,8 +58,8 @@ def line(result: "StreamResult", width: int) -> str:
         if count:
             parts.append(f"{count:,} {unit}")
     if result.late.count:
-        parts.append(counted(result.late.count, f"late {result.late.unit.removesuffix('s')}"))
-    return f"{head}  {', '.join(parts)}, {counted(len(result.batches), 'batch')}, {result.seconds:.1f} s"
+        parts.append(pluralize(result.late.count, f"late {result.late.unit.removesuffix('s')}"))
+    return f"{head}  {', '.join(parts)}, {pluralize(len(result.batches), 'batch')}, {result.seconds:.1f} s"
 
 
 def print_failed_checks(

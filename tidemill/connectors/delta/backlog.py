@@ -21,7 +21,7 @@ from typing import Any
 from tidemill.checkpoint import DeltaOffset, SourceOffset
 from tidemill.connectors.backlog import Backlog, UnreadVersions
 from tidemill.errors import DataLossError, DefinitionError, TerminalError
-from tidemill.text.durations import duration
+from tidemill.text.durations import parse_duration
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..+")
@@ -186,9 +186,11 @@ def _log_retention_seconds(folder: Path) -> float:
     table = open_table(folder)
     declared = None if table is None else table.metadata().configuration.get("delta.logRetentionDuration")
     try:
-        length = duration((declared or _DEFAULT_RETENTION).removeprefix("interval "), what="log retention")
+        length = parse_duration(
+            (declared or _DEFAULT_RETENTION).removeprefix("interval "), what="log retention"
+        )
     except DefinitionError:  # in months, or in a form of its own
-        length = duration(_DEFAULT_RETENTION, what="log retention")
+        length = parse_duration(_DEFAULT_RETENTION, what="log retention")
     return length.total_seconds()
 
 

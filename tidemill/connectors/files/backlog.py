@@ -26,7 +26,7 @@ from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
 from tidemill.connectors.backlog import Backlog, UnreadFiles
 from tidemill.errors import TerminalError
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 _GLOB = re.compile(r"[*?\[{]")
 # Spark 4.2.0 reads the other files of a batch twice when the name of one has such a character.
@@ -132,7 +132,7 @@ def waiting_files(
         len(new) + unread,
         "files",
         os.path.basename(min(new)) if new else "",
-        head=f"{counted(len(present), 'file')}, last {os.path.basename(max(present))}"
+        head=f"{pluralize(len(present), 'file')}, last {os.path.basename(max(present))}"
         if present
         else "0 files",
         unread=UnreadFiles(tuple(new)) if new else None,

@@ -15,7 +15,7 @@ from tidemill.connectors.kafka.client import Client, Partition, Topic, client_of
 from tidemill.connectors.kafka.source import KafkaSource
 from tidemill.errors import DataLossError, TerminalError
 from tidemill.target.target import KafkaCluster
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 # Java and Python agree on these; a pattern with anything else is left to Spark.
 _PLAIN_PATTERN = re.compile(r"(?:[A-Za-z0-9_\-.*+?|()$^]|\\[.dws]|\[\^?[A-Za-z0-9_.\-]+\])+")
@@ -233,6 +233,6 @@ def _out_of_range(
     return DataLossError(
         f"{where} begins at offset {first}, and the checkpoint continues at offset {at}: retention removed "
         "messages before they were read.",
-        lost=f"Offsets {at} to {first - 1} (at most {counted(first - at, 'message')}) are lost to this stream.",
+        lost=f"Offsets {at} to {first - 1} (at most {pluralize(first - at, 'message')}) are lost to this stream.",
         fix=_WAYS,
     )

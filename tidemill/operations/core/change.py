@@ -46,7 +46,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class StreamUnderChange:
     """A stream that is about to be changed.
 
     Attributes:
@@ -81,7 +81,7 @@ class Subject:
 
 
 @contextmanager
-def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> Iterator[Subject]:
+def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> Iterator[StreamUnderChange]:
     """Hold a stream's lease while it is changed.
 
     Args:
@@ -110,7 +110,7 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
             raise TerminalError(
                 "its manifest is missing.", stream=stream.name, fix="restore it from a backup."
             )
-        yield Subject(
+        yield StreamUnderChange(
             stream=stream, snapshot=snapshot, manifest=snapshot.manifest, edits=Edits(snapshot, why)
         )
     finally:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.operations.core.steps import (
     Step,
-    alone,
-    carry_out,
     check_current,
-    computed,
+    ensure_computed,
+    exclusive_operation,
+    execute_steps,
     leased_when_free,
     staging_records,
 )
@@ -24,7 +24,7 @@ from tidemill.run.execute.progress import Live
 from tidemill.run.execute.stream_run import StreamRun
 from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,10 +76,10 @@ class Staging(ABC):
             LeaseHeldError: Another process has an operation of the stream, or a run holds it after an hour still.
             TerminalError: Another operation of the stream is unfinished, or has begun meanwhile.
         """
-        with alone(self.records, self.operation) as current:
+        with exclusive_operation(self.records, self.operation) as current:
             if current.ended_at is not None:
                 return current
-            operation = computed(self.records, current, self.compute)
+            operation = ensure_computed(self.records, current, self.compute)
             if not (publish or operation.publishing):
                 return operation
             with leased_when_free(self.stream, self.records, operation.id) as lease:
@@ -91,7 +91,7 @@ class Staging(ABC):
 
     def _published(self, operation: "Operation", lease: "Lease") -> "Operation":
         publishing = replace(self, operation=operation, lease=lease)
-        return carry_out(self.records, operation, publishing.steps(), lease)
+        return execute_steps(self.records, operation, publishing.steps(), lease)
 
     @abstractmethod
     def compute(self) -> Mapping[str, Any]:
@@ -173,7 +173,7 @@ def replace_table(
         return
     if before is not None and isinstance(sink, DeltaMerge) and _FEED not in before.metadata().configuration:
         # Another kind of sink created it, and readers of a merge table read its change data feed.
-        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} SET TBLPROPERTIES ('{_FEED}' = 'true')")
+        spark.sql(f"ALTER TABLE delta.{sql_identifier(str(path))} SET TBLPROPERTIES ('{_FEED}' = 'true')")
     partitions = tuple(getattr(sink, "partition_by", ()))
     writer = rows.write.format("delta").mode("overwrite").options(**commit)
     if before is not None and _columns(spark, live, name) == _columns_of(rows):
@@ -184,8 +184,8 @@ def replace_table(
         writer = writer.partitionBy(*partitions)
     writer.option("overwriteSchema", "true").save(str(path))
     if clusters := tuple(getattr(sink, "cluster_by", ())):
-        columns = ", ".join(map(quoted, clusters))
-        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} CLUSTER BY ({columns})")
+        columns = ", ".join(map(sql_identifier, clusters))
+        spark.sql(f"ALTER TABLE delta.{sql_identifier(str(path))} CLUSTER BY ({columns})")
 
 
 def copy_tables(spark: "SparkSession", stream: "Stream", records: StreamRecords, generation: int) -> None:

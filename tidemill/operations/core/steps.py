@@ -79,7 +79,7 @@ def _check_not_in_progress(records: StreamRecords, operation: Operation) -> None
 
 
 @contextmanager
-def alone(records: StreamRecords, operation: Operation) -> Iterator[Operation]:
+def exclusive_operation(records: StreamRecords, operation: Operation) -> Iterator[Operation]:
     """Exclude every other operation that computes beside a stream; yield the operation as it is then.
 
     Raises:
@@ -113,7 +113,7 @@ def staging_records(
     return StreamRecords(StagingLake(folder, checkpoints), records.stream)
 
 
-def computed(
+def ensure_computed(
     records: StreamRecords, operation: Operation, compute: Callable[[], Mapping[str, Any]]
 ) -> Operation:
     """Compute what an operation publishes, unless that is done; return the operation as it is then.
@@ -151,7 +151,7 @@ def check_current(records: StreamRecords, operation: Operation) -> None:
         )
 
 
-def carry_out(
+def execute_steps(
     records: StreamRecords, operation: Operation, steps: Sequence[Step], lease: "Lease"
 ) -> Operation:
     """Carry out the steps of an operation that are not done, each under the lease; return it as it is then.

@@ -54,7 +54,7 @@ def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run:
         effects = [f"The next run reads {declared[name].describe()} from its beginning."]
         effects += [f"The source {known!r} is no longer read." for known in leaving]
         if not dry_run:
-            subject.edits.put_away(source_folder(name))
+            subject.edits.archive(source_folder(name))
             subject.record({**subject.sources, name: SourceRecord(accepted_as_new=True)})
         return Change(
             stream=stream.name,

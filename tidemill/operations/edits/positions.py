@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 Partition = tuple[str, int]
 
@@ -54,5 +54,5 @@ def positions_in(
             continue
         offsets[partition] = max(wanted, begin)
         lost = f" Messages {wanted} to {begin - 1} are lost to this stream." if wanted < begin else ""
-        effects.append(f"{both}: {counted(end - offsets[partition], 'message')} to read.{lost}")
+        effects.append(f"{both}: {pluralize(end - offsets[partition], 'message')} to read.{lost}")
     return Positions(offsets, tuple(effects), tuple(impossible))

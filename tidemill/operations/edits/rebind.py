@@ -12,11 +12,11 @@ from tidemill.connectors.files.backlog import Relocation, listed_files, logged_f
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source
-from tidemill.operations.core.change import Change, Subject, changing
+from tidemill.operations.core.change import Change, StreamUnderChange, changing
 from tidemill.operations.edits.positions import Partition, Positions, positions_in
 from tidemill.records.edits import Offsets
 from tidemill.run.decide.sources import strict
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -82,7 +82,7 @@ def _no_edit() -> None:
 class _Rebinding:
     """A source's way from one binding to another; each plan is its effects, and the edit of the checkpoint."""
 
-    subject: Subject
+    subject: StreamUnderChange
     name: str
     source: Source
     target: "Target"
@@ -108,7 +108,7 @@ class _Rebinding:
         self._refuse_unfinished_batch()
 
         def edit() -> None:
-            self.subject.edits.put_away(source_folder(self.name))
+            self.subject.edits.archive(source_folder(self.name))
             self.subject.edits.change_offsets(lambda offsets: {**offsets, self.name: None})
 
         return (f"Everything in {describe(self.now)} is read.",), edit
@@ -120,9 +120,9 @@ class _Rebinding:
         logged = [file.path for file in logged_files(self.subject.snapshot.checkpoint, self.name)]
         read = {plain_path(relocation.address(address)) for address in logged}
         effects = (
-            f"The stream has read {counted(len(logged), 'file')} in {self.old['path']}.",
-            f"Read already, by their path below {self.now['path']}: {counted(len(read & present), 'file')}.",
-            f"Not read yet: {counted(len(present - read), 'file')}.",
+            f"The stream has read {pluralize(len(logged), 'file')} in {self.old['path']}.",
+            f"Read already, by their path below {self.now['path']}: {pluralize(len(read & present), 'file')}.",
+            f"Not read yet: {pluralize(len(present - read), 'file')}.",
         )
         where = source_folder(self.name)
         return effects, lambda: self.subject.edits.change_source_log(where, relocation.address)

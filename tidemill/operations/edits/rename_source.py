@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.checkpoint.format.source_log import source_folder
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.operations.core.change import Change, Subject, changing
+from tidemill.operations.core.change import Change, StreamUnderChange, changing
 from tidemill.records.edits import Offsets, offsets_of
 from tidemill.run.decide.sources import streaming_sources
 
@@ -52,7 +52,7 @@ def rename_source(stream: "Stream", target: "Target", old: str, new: str, *, dry
         return Change(stream=stream.name, what=what, effects=effects, copies=subject.copies)
 
 
-def _position(subject: Subject, offsets: Offsets, old: str, new: str) -> str | None:
+def _position(subject: StreamUnderChange, offsets: Offsets, old: str, new: str) -> str | None:
     """Return the offset of the old name.
 
     Raises:
@@ -82,7 +82,7 @@ def _position(subject: Subject, offsets: Offsets, old: str, new: str) -> str | N
     return recorded.stopped_at or offsets.get(old)
 
 
-def _apply(subject: Subject, old: str, new: str, position: str | None, *, removed: bool) -> None:
+def _apply(subject: StreamUnderChange, old: str, new: str, position: str | None, *, removed: bool) -> None:
     if old != new:
         subject.edits.move(source_folder(old), source_folder(new))
 

@@ -14,7 +14,7 @@ from tidemill.errors import TerminalError
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.storage import delta_log
 from tidemill.target.target import FolderBinding
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import OffsetEntry, SourceOffset
@@ -58,7 +58,7 @@ def names_of_sources(
     if sorted(names.values()) != sorted(declared):
         missing = sorted(set(declared).difference(names.values()))
         raise TerminalError(
-            f"the checkpoint has {counted(len(entry.sources), 'source')}, and no position of its own for each of the "
+            f"the checkpoint has {pluralize(len(entry.sources), 'source')}, and no position of its own for each of the "
             f"stream's ({', '.join(missing) or 'one fits two'}).",
             stream=stream.name,
             fix="declare exactly the sources that the query read.",

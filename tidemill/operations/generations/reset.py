@@ -21,7 +21,7 @@ from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.staging import copy_tables, operation_metadata
-from tidemill.operations.core.steps import Step, carry_out, leased, session, unfinished
+from tidemill.operations.core.steps import Step, execute_steps, leased, session, unfinished
 from tidemill.operations.generations.checkpoint_copy import write_source_log
 from tidemill.operations.generations.starting_positions import Start, ends_now, named
 from tidemill.records.manifest import Generation, Manifest
@@ -92,7 +92,7 @@ def reset(
             if not dry_run:
                 _check_allowed(stream, operation, allow_doubled=allow_doubled, allow_skipped=allow_skipped)
         if lease is not None:
-            carry_out(
+            execute_steps(
                 records, operation, _Resetting(stream, records, engine, lease, operation).steps(), lease
             )
     decided = operation.decided

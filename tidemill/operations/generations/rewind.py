@@ -20,7 +20,7 @@ from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.effects import began
 from tidemill.operations.core.staging import operation_metadata
-from tidemill.operations.core.steps import Step, carry_out, leased, session, unfinished
+from tidemill.operations.core.steps import Step, execute_steps, leased, session, unfinished
 from tidemill.operations.generations.checkpoint_copy import batches_to_copy, copy_until, keeps_paths
 from tidemill.operations.generations.table_versions import (
     batch_at,
@@ -35,8 +35,8 @@ from tidemill.records.operation import Operation, new_operation
 from tidemill.records.stream_records import Snapshot, StreamRecords, transaction_app_id
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.storage import delta_log
-from tidemill.text.names import MAIN_SINK, quoted
-from tidemill.text.plurals import counted
+from tidemill.text.names import MAIN_SINK, sql_identifier
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -95,7 +95,7 @@ def rewind(
             operation = new_operation(KIND, arguments, command=command, decided=planning.decided(batch))
         change = _change(stream, operation, readers)
         if lease is not None:
-            carry_out(records, operation, _Rewinding(records, engine, lease, operation).steps(), lease)
+            execute_steps(records, operation, _Rewinding(records, engine, lease, operation).steps(), lease)
         return change
 
 
@@ -163,7 +163,7 @@ class _Planning:
                 )
             if missing:
                 raise self._missing(
-                    f"{counted(len(missing), 'file')} of version {version} of {table.name} are missing, such as "
+                    f"{pluralize(len(missing), 'file')} of version {version} of {table.name} are missing, such as "
                     f"{missing[0]}: VACUUM removed them"
                 )
             versions[sink.name] = version
@@ -220,7 +220,7 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
         for sink, version in decided["versions"].items()
     ]
     effects.append(
-        f"Generation {decided['generation']} continues after batch {batch}: what {counted(newest - batch, 'batch')} "
+        f"Generation {decided['generation']} continues after batch {batch}: what {pluralize(newest - batch, 'batch')} "
         "had read is read again, with the code as it is then."
     )
     effects += [
@@ -279,7 +279,7 @@ class _Rewinding:
                 if version != delta_log.latest_version(path):
                     spark.conf.set(_USER_METADATA, operation_metadata(self.operation, restores=version))
                     spark.sql(
-                        f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}"
+                        f"RESTORE TABLE delta.{sql_identifier(str(path))} TO VERSION AS OF {int(version)}"
                     ).collect()
                 # The checkpoint has batches up to this one, and a table must have what its checkpoint has.
                 spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
@@ -296,11 +296,13 @@ class _Rewinding:
             version = self._decided["quarantine"]
             if version is not None:
                 spark.sql(
-                    f"RESTORE TABLE delta.{quoted(str(path))} TO VERSION AS OF {int(version)}"
+                    f"RESTORE TABLE delta.{sql_identifier(str(path))} TO VERSION AS OF {int(version)}"
                 ).collect()
             later = f"batch_id > {int(self._decided['batch'])}"
             numbers = ", ".join(str(int(number)) for number in continued(self._manifest()))
-            statement = f"DELETE FROM delta.{quoted(str(path))} WHERE generation IN ({numbers}) AND {later}"  # noqa: S608
+            statement = (
+                f"DELETE FROM delta.{sql_identifier(str(path))} WHERE generation IN ({numbers}) AND {later}"  # noqa: S608
+            )
             spark.sql(statement).collect()
 
     def _switch(self) -> None:

@@ -16,7 +16,7 @@ from tidemill.definitions.source import StreamTable
 from tidemill.errors import ConfigurationError, TerminalError
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.storage import delta_log
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import OffsetEntry, SourceOffset
@@ -133,7 +133,7 @@ def _end_of_folder(source: "Source", path: str) -> Start:
         SourceFile(file_address(path), os.stat(path).st_mtime_ns // 1_000_000, 0)  # noqa: PTH116 - many files
         for path in paths
     )
-    skipped = f"those of {counted(len(files), 'file')} of {source.describe()} that no batch has read"
+    skipped = f"those of {pluralize(len(files), 'file')} of {source.describe()} that no batch has read"
     return Start(offset=_FIRST_ENTRY, files=files, skipped=skipped)
 
 
@@ -154,7 +154,7 @@ def _end_of_topics(source: "Source", target: "Target", offset: "SourceOffset | N
         unread += end - read.get(topic, {}).get(number, 0)
     return Start(
         offset=_json(by_topic),
-        skipped=f"{counted(unread, 'message')} of {source.describe()}" if unread else "",
+        skipped=f"{pluralize(unread, 'message')} of {source.describe()}" if unread else "",
     )
 
 
@@ -194,8 +194,8 @@ def _named(stream: "Stream", name: str, offset: "SourceOffset | None", value: An
             merged[topic][str(number)] = at
     return Start(
         offset=_json(merged),
-        skipped=f"{counted(skipped_messages, 'message')} of {name}" if skipped_messages else "",
-        doubled=f"{counted(doubled_messages, 'message')} of {name}" if doubled_messages else "",
+        skipped=f"{pluralize(skipped_messages, 'message')} of {name}" if skipped_messages else "",
+        doubled=f"{pluralize(doubled_messages, 'message')} of {name}" if doubled_messages else "",
     )
 
 

@@ -28,7 +28,7 @@ from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.spark import classic
 from tidemill.storage import delta_log
-from tidemill.text.names import StreamName, quoted
+from tidemill.text.names import StreamName, sql_identifier
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -263,7 +263,7 @@ class _Maintaining:
                 spark.conf.set(key, value)
             classic.use_scheduler_pool(spark, str(self.stream.name))
             for path in paths:
-                spark.sql(f"OPTIMIZE delta.{quoted(str(path))}").collect()
+                spark.sql(f"OPTIMIZE delta.{sql_identifier(str(path))}").collect()
 
 
 def _horizon(path: Path, needs: Sequence[Need]) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tidemill.errors import LeaseHeldError
-from tidemill.operations.core.steps import Step, carry_out, session, unfinished
+from tidemill.operations.core.steps import Step, execute_steps, session, unfinished
 from tidemill.operations.housekeeping.tombstones import condition_of, count_of, delete
 from tidemill.records.edits import COPIES
 from tidemill.records.operation import Operation, new_operation, unfinished_error
@@ -28,7 +28,7 @@ from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.preconditions import check_records
 from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -184,7 +184,7 @@ class _Pruning:
                 for sink in self._merges()
                 if sink.name in operation.decided["sinks"]
             ]
-            carry_out(self.records, operation, steps, lease)
+            execute_steps(self.records, operation, steps, lease)
 
     def _delete(self, lease: "Lease", sink: DeltaMerge, moment: datetime, operation: str) -> None:
         with session(self.engine, lease) as spark:
@@ -233,7 +233,7 @@ class _Pruning:
             condition = None if table is None else condition_of(table, sink, self.before)
             rows = 0 if table is None or condition is None else count_of(table, condition)
             if rows:
-                what = f"{counted(rows, 'tombstone')} of deletes before {self.before.isoformat(timespec='seconds')}"
+                what = f"{pluralize(rows, 'tombstone')} of deletes before {self.before.isoformat(timespec='seconds')}"
                 yield Leftover(kind="tombstones", path=path, what=what, rows=rows, sink=sink.name)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.definitions.columns import DELETED
 from tidemill.definitions.sink import CommitMetadata, Transaction, run_in_transaction
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ class Condition:
         moment = self.before.astimezone(UTC)
         literal = f"{moment:%Y-%m-%d}" if self.type == "date" else f"{moment:%Y-%m-%d %H:%M:%S.%f}"
         zone = "Z" if self.type == "timestamp" else ""
-        return f"{DELETED} AND {quoted(self.column)} < CAST('{literal}{zone}' AS {self.type.upper()})"
+        return f"{DELETED} AND {sql_identifier(self.column)} < CAST('{literal}{zone}' AS {self.type.upper()})"
 
     @property
     def value(self) -> Any:
@@ -93,6 +93,6 @@ def delete(spark: "SparkSession", path: "Path", sink: "DeltaMerge", before: date
     condition = None if table is None else condition_of(table, sink, before)
     if condition is None:
         return
-    statement = f"DELETE FROM delta.{quoted(str(path))} WHERE {condition.sql}"  # noqa: S608 - quoted
+    statement = f"DELETE FROM delta.{sql_identifier(str(path))} WHERE {condition.sql}"  # noqa: S608 - quoted
     metadata = CommitMetadata(batch_id=None, fingerprint="", operation=operation)
     run_in_transaction(spark, statement, Transaction(operation, 0), metadata.to_json())

@@ -3,10 +3,10 @@
 What each record becomes is decided once, and written to the staging folder. The steps after that only copy, in one
 transaction per table that a repeat skips, so a kill between them leaves no record in both tables or in none:
 - `table-<sink>` for each further sink, and `table`: the rows of the records that passed are written.
-- `quarantine`: those that did not pass replace all that were judged.
+- `quarantine`: those that did not pass replace all that were validated.
 - `staging`: the staging folder is removed.
 
-Only records of committed batches are judged: a batch that must be repeated refuses its records again.
+Only records of committed batches are validated: a batch that must be repeated refuses its records again.
 """
 
 import json
@@ -23,10 +23,10 @@ from tidemill.connectors.connector import SourceContext
 from tidemill.connectors.feed import Feed, feed_of
 from tidemill.definitions.sink import CommitMetadata, Transaction
 from tidemill.errors import TerminalError, TidemillError
-from tidemill.operations.core.steps import Step, carry_out, leased, unfinished
+from tidemill.operations.core.steps import Step, execute_steps, leased, unfinished
 from tidemill.operations.generations.table_versions import continued
 from tidemill.operations.quarantine.replay_plan import Replay, effects_of
-from tidemill.operations.quarantine.validation import Verdict, judged, read_table, verdict_of, write_output
+from tidemill.operations.quarantine.validation import Verdict, read_table, validated, verdict_of, write_output
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import Operation, new_operation, unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tidemill.target.target import Target
 
 KIND = "replay"
-_JUDGED, _OUTPUT = "judged", "output"
+_VALIDATED, _OUTPUT = "validated", "output"
 
 
 def replay_quarantine(
@@ -69,7 +69,7 @@ def replay_quarantine(
         target: The target.
         engine: Where Spark sessions come from; not asked where the quarantine is empty.
         readers: The streams that may read its table, which the plan names.
-        dry_run: Whether the replay is planned only. The plan judges all records, so it needs Spark, too.
+        dry_run: Whether the replay is planned only. The plan validates all records, so it needs Spark, too.
 
     Raises:
         TerminalError: The stream reads no feed, or another operation of it is unfinished.
@@ -148,7 +148,7 @@ class _Replaying:
             "quarantine_version": delta_log.latest_version(self._records.table(QUARANTINE)),
         }
         refused = read_table(self._spark, self._records.table(QUARANTINE)).where(decided["condition"])
-        rows = judged(self.feed, refused)
+        rows = validated(self.feed, refused)
         built = query.build(self.stream, SourceContext(self._spark, self.target), manifest.active.number)
         for sink in self.stream.sinks:
             tables.check_table(sink, self._records.table(sink.name), built.output)
@@ -161,8 +161,8 @@ class _Replaying:
         )
         self._clean()
         folder = self._staging(operation)
-        rows.write.format("delta").save(str(folder / _JUDGED))
-        staged = read_table(self._spark, folder / _JUDGED)
+        rows.write.format("delta").save(str(folder / _VALIDATED))
+        staged = read_table(self._spark, folder / _VALIDATED)
         verdict = verdict_of(staged)
         replay = self._replay(verdict, effects_of(self.stream, verdict, readers), operation)
         if not replay.changes:
@@ -182,7 +182,7 @@ class _Replaying:
             lease.check()
             tables.prepare(self._spark, sink, self._records.table(sink.name), built.output)
         pause_point("replay-staged", self.stream.name)
-        carry_out(self._records, operation, self._steps(operation), lease)
+        execute_steps(self._records, operation, self._steps(operation), lease)
         return replay
 
     def finish(self, operation: Operation, lease: "Lease | None") -> Replay:
@@ -197,7 +197,7 @@ class _Replaying:
         )
         if lease is not None:
             record_jvm(lease, self.engine, self._spark)
-            carry_out(self._records, operation, self._steps(operation), lease)
+            execute_steps(self._records, operation, self._steps(operation), lease)
         return self._replay(verdict, effects, operation)
 
     def _replay(
@@ -252,10 +252,10 @@ class _Replaying:
         sink.write(rows, self._records.table(name), Transaction(operation.id, 0), metadata)
 
     def _keep_refused(self, operation: Operation) -> None:
-        """Replace the judged records by those that did not pass; Delta skips it where the table has been changed."""
+        """Replace the validated records by those that did not pass; Delta skips it where the table has been changed."""
         from pyspark.sql import functions as F
 
-        rows = self._staged(operation, _JUDGED).where(F.size("violated") > 0).drop("before")
+        rows = self._staged(operation, _VALIDATED).where(F.size("violated") > 0).drop("before")
         (
             rows.write.format("delta")
             .mode("overwrite")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.definitions.source import StreamTable
 from tidemill.operations.quarantine.validation import Verdict
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,13 +41,13 @@ class Replay:
         verdict = self.verdict
         if not verdict.records:
             return "The quarantine has no record of a committed batch."
-        records = counted(verdict.records, "record")
+        records = pluralize(verdict.records, "record")
         return f"{verdict.passed:,} of {records} in quarantine pass today's schema and rules."
 
     @property
     def outcome(self) -> str:
         """What it has done, in a sentence; empty for a plan."""
-        return "" if self.operation is None else f"{counted(self.verdict.passed, 'record')} moved."
+        return "" if self.operation is None else f"{pluralize(self.verdict.passed, 'record')} moved."
 
 
 def effects_of(stream: "Stream", verdict: Verdict, readers: "Sequence[Stream]") -> tuple[str, ...]:
@@ -60,12 +60,12 @@ def effects_of(stream: "Stream", verdict: Verdict, readers: "Sequence[Stream]") 
     """
     effects = []
     if verdict.passed:
-        effects.append(f"{counted(verdict.passed, 'record')} move through the function into the table.")
+        effects.append(f"{pluralize(verdict.passed, 'record')} move through the function into the table.")
     if verdict.stay:
         rules = ", ".join(f"{rule} {count:,}" for rule, count in verdict.by_rule.items())
-        effects.append(f"{counted(verdict.stay, 'record')} stay in quarantine: {rules}.")
+        effects.append(f"{pluralize(verdict.stay, 'record')} stay in quarantine: {rules}.")
     if verdict.changed:
-        effects.append(f"Of those, {counted(verdict.changed, 'record')} violate other rules than before.")
+        effects.append(f"Of those, {pluralize(verdict.changed, 'record')} violate other rules than before.")
     late = [
         (reader.name, source.watermark.column)
         for reader in (readers if verdict.passed else ())

@@ -46,7 +46,7 @@ class Verdict:
         return self.records - self.passed
 
 
-def judged(feed: "Feed", refused: "DataFrame") -> "DataFrame":
+def validated(feed: "Feed", refused: "DataFrame") -> "DataFrame":
     """Return refused records as the feed parses them today.
 
     The columns are those of the quarantine table, where `violated` has today's rules, and `before` those that the
@@ -61,7 +61,7 @@ def judged(feed: "Feed", refused: "DataFrame") -> "DataFrame":
     records = refused.select(
         F.col("raw").alias(RAW), F.col("origin").alias(ORIGIN), F.struct(*_FIELDS).alias(_REFUSED)
     )
-    return feed.judged(records, _REFUSED).select(
+    return feed.validated(records, _REFUSED).select(
         F.col(RAW).alias("raw"),
         F.col(VIOLATED).alias("violated"),
         F.col(ORIGIN).alias("origin"),
@@ -73,7 +73,7 @@ def judged(feed: "Feed", refused: "DataFrame") -> "DataFrame":
 
 
 def verdict_of(rows: "DataFrame") -> Verdict:
-    """Return the counts of judged records."""
+    """Return the counts of validated records."""
     from pyspark.sql import functions as F
 
     groups = rows.groupBy("violated", "before").agg(F.count(F.lit(1)).alias("records")).collect()
@@ -139,7 +139,7 @@ def _output(stream: "Stream", feed: "Feed", passed: "DataFrame", generation: int
 
     own = passed.where((F.col("generation") == generation) & (F.col("batch_id") == batch))
     records = own.select(F.col("raw").alias(RAW), F.col("origin").alias(ORIGIN))
-    output = stream(feed.judged(records).drop(RAW, VIOLATED))
+    output = stream(feed.validated(records).drop(RAW, VIOLATED))
     reserved: Sequence[str] = [column for column in TABLE_COLUMNS if column != ORIGIN]
     refuse_reserved(output.columns, reserved, where="the function's output")
     return output.withColumn(BATCH, batch_column(generation, batch))

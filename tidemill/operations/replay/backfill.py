@@ -23,8 +23,8 @@ from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.execute.progress import Live
 from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
-from tidemill.text.durations import written
-from tidemill.text.plurals import counted
+from tidemill.text.durations import format_duration
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def backfill(
     snapshot = records.snapshot()
     arguments = {"begin": begin, "end": end, "allow_missing": allow_missing, "keep_staging": keep_staging}
     length = lookback_of(stream, lookback)
-    arguments |= {} if length is None else {"lookback": written(length)}
+    arguments |= {} if length is None else {"lookback": format_duration(length)}
     operation = unfinished(records, KIND, arguments)
     current: dict[str, Any] = {"generation": snapshot.generation, "code_version": code_version(stream)}
     if operation is not None and not operation.publishing and length is not None:
@@ -102,7 +102,7 @@ def backfill(
                 "are missing.",
             )
         command = f"tidemill backfill {stream.name} --from {begin} --to {end}"
-        command += "" if length is None else f" --lookback '{written(length)}'"
+        command += "" if length is None else f" --lookback '{format_duration(length)}'"
         command += " --allow-missing" * allow_missing + " --keep-staging" * keep_staging
         decided = current | {"query_id": str(uuid4()), "missing": list(missing)}
         decided |= {"column": span.column, "type": span.kind, "begin": span.begin, "end": span.end}
@@ -200,7 +200,7 @@ def _outcome(operation: Operation) -> str:
     verb = "has" if operation.ended_at else "would have"
     changed = f", {result['rows_changed']:,} changed" if result["rows_changed"] else ""
     return (
-        f"The range had {counted(result['rows_before'], 'row')} and {verb} {counted(result['rows_after'], 'row')}: "
+        f"The range had {pluralize(result['rows_before'], 'row')} and {verb} {pluralize(result['rows_after'], 'row')}: "
         f"{result['rows_added']:,} added, {result['rows_removed']:,} removed{changed}."
     )
 

@@ -13,7 +13,7 @@ from tidemill.connectors.files.backlog import plain_path
 from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
 from tidemill.operations.replay.source_span import span_read
 from tidemill.run.spark.classic import local_checkpoint
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -117,9 +117,9 @@ def _of_range(
         rows = None
         with suppress(Exception):  # the same for what a Python function raises
             feed = feed_of(stream)
-            judged = feed.judged(fixed.select(F.col("raw").alias(RAW), origin))  # type: ignore[union-attr]
-            rows = stream(judged.drop(RAW, VIOLATED)).select(
-                F.col(f"{ORIGIN}.offset").alias(_ID), quoted(span.column)
+            validated = feed.validated(fixed.select(F.col("raw").alias(RAW), origin))  # type: ignore[union-attr]
+            rows = stream(validated.drop(RAW, VIOLATED)).select(
+                F.col(f"{ORIGIN}.offset").alias(_ID), sql_identifier(span.column)
             )
             rows = local_checkpoint(rows)
     finally:
@@ -128,6 +128,6 @@ def _of_range(
         return fixed.drop(_ID).where(F.lit(or_unknown))
     if not or_unknown:
         return fixed.join(rows.where(span.condition).select(_ID).distinct(), _ID, "left_semi").drop(_ID)
-    column = F.col(quoted(span.column))
+    column = F.col(sql_identifier(span.column))
     elsewhere = rows.where(column.isNotNull() & ~F.expr(span.condition)).select(_ID).distinct()
     return fixed.join(elsewhere, _ID, "left_anti").drop(_ID)

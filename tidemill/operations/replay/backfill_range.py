@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tidemill.definitions.source import StreamTable
 from tidemill.errors import TerminalError
 from tidemill.storage import delta_log
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ class BackfillRange:
     @property
     def condition(self) -> str:
         """The range as a condition in SQL."""
-        column = quoted(self.column)
+        column = sql_identifier(self.column)
         return f"{column} >= {self._literal(self.begin)} AND {column} < {self._literal(self.end)}"
 
     def _literal(self, value: str) -> str:

@@ -30,7 +30,7 @@ from tidemill.records.stream_records import Snapshot
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.batch.writer import batch_column
 from tidemill.storage import delta_log
-from tidemill.text.durations import duration
+from tidemill.text.durations import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,7 +131,7 @@ class Backfilling(Staging):
             self.operation.arguments.get("lookback"),
             BackfillRange.decided(self.operation.decided),
         )
-        length = None if lookback is None else duration(lookback, what="lookback")
+        length = None if lookback is None else parse_duration(lookback, what="lookback")
         reading = Lookback(self.stream, self.target, self.records, span, length)
         return reading.checked(entry, self.operation.decided.get("parts"))
 

@@ -10,7 +10,7 @@ from tidemill.operations.replay.backfill_range import whole_because
 from tidemill.operations.replay.source_span import Period, SourceSpan, source_spans
 from tidemill.operations.replay.unread_rows import check_unread
 from tidemill.sinks.delta_append import DeltaAppend
-from tidemill.text.durations import duration, written
+from tidemill.text.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import OffsetEntry
@@ -88,7 +88,7 @@ class Lookback:
                     stream=self.stream.name,
                     fix="give the same command again: it starts over.",
                 )
-        check_unread(self.stream, self.records.table(), self.span, spans, written(self.length))
+        check_unread(self.stream, self.records.table(), self.span, spans, format_duration(self.length))
         return spans
 
 
@@ -119,4 +119,4 @@ def lookback_of(stream: "Stream", given: str | timedelta | None) -> timedelta | 
             stream=stream.name,
             fix="leave --lookback out.",
         )
-    return duration(given, what="lookback")
+    return parse_duration(given, what="lookback")

@@ -7,7 +7,7 @@ from tidemill.connectors.binding import kafka_of
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.files.backlog import plain_path
 from tidemill.definitions.columns import ORIGIN
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ def lost_origins(
     if missing:
         named = ", ".join(Path(path).name for path in missing[:_MOST_NAMED])
         more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-        lost.append(f"{counted(len(missing), 'file')} of feed {feed.name} are missing: {named}{more}.")
+        lost.append(f"{pluralize(len(missing), 'file')} of feed {feed.name} are missing: {named}{more}.")
     topics = zip(*(origins.field(part).to_pylist() for part in ("topic", "partition", "offset")), strict=True)
     first: dict[tuple[str, int], int] = {}
     for topic, partition, offset in topics:

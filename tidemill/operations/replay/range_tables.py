@@ -15,7 +15,7 @@ from tidemill.run.batch.writer import batch_column
 from tidemill.run.tables.preparation import add_columns, new_columns
 from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.sinks.replacement import comparable, replace_rows
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,9 @@ class RangeTables:
         changed = 0
         if isinstance(sink, DeltaMerge):
             identity = list(sink.row_identity)
-            changed = added.join(old.select(*map(quoted, identity)), on=identity, how="left_semi").count()
+            changed = added.join(
+                old.select(*map(sql_identifier, identity)), on=identity, how="left_semi"
+            ).count()
         numbers["rows_added"] -= changed
         numbers["rows_removed"] -= changed
         return numbers | {"rows_changed": changed}
@@ -111,7 +113,7 @@ class RangeTables:
     def _of_range(self, sink: "Sink", rows: "DataFrame") -> "DataFrame":
         if not isinstance(sink, DeltaMerge):
             return rows.where(self.span.condition)
-        keys = list(map(quoted, sink.keys))
+        keys = list(map(sql_identifier, sink.keys))
         before, after = (
             self._read(records, sink).where(self.span.condition).select(*keys)
             for records in (self.live, self.staged)

@@ -30,7 +30,7 @@ from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.execute.progress import Live
 from tidemill.storage import delta_log
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +146,7 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
     outcome = ""
     if operation.result:
         verb = "has" if operation.ended_at else "would have"
-        before, after = (counted(operation.result[f"rows_{when}"], "row") for when in ("before", "after"))
+        before, after = (pluralize(operation.result[f"rows_{when}"], "row") for when in ("before", "after"))
         outcome = f"The table had {before} and {verb} {after}."
     return Change(
         stream=stream.name,

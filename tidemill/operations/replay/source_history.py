@@ -9,7 +9,7 @@ from tidemill.connectors.binding import kafka_of
 from tidemill.connectors.files.backlog import logged_files, plain_path
 from tidemill.operations.generations.table_versions import missing_files as missing_in_version
 from tidemill.run.decide.sources import streaming_sources
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import SourceFile, SourceOffset
@@ -66,7 +66,7 @@ def removed_versions(
         version = offset.delta.version - (not offset.delta.is_starting)
         files = missing_in_version(target.lake.table(source.upstream), version)
         if files is None or files:
-            what = "its log" if files is None else counted(len(files), "file")
+            what = "its log" if files is None else pluralize(len(files), "file")
             sentences.append(
                 f"Version {version} of {source.upstream} cannot be read any more: {what} is missing."
             )
@@ -86,7 +86,7 @@ def missing_files(source: "Source", files: "Iterable[SourceFile]") -> tuple[str,
         return ()
     named = ", ".join(Path(path).name for path in missing[:_MOST_NAMED])
     more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-    return (f"{counted(len(missing), 'file')} of {source.describe()} are missing: {named}{more}.",)
+    return (f"{pluralize(len(missing), 'file')} of {source.describe()} are missing: {named}{more}.",)
 
 
 def _sentences(

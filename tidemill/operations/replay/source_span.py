@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidemill.connectors.files.backlog import logged_files
 from tidemill.operations.replay.source_history import missing_files
 from tidemill.run.decide.sources import streaming_sources
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import OffsetEntry, SourceFile, SourceOffset
@@ -133,7 +133,7 @@ def span_read(checkpoint: Path, offset: "SourceOffset") -> SourceSpan:
     if offset.log_offset is not None:
         last = offset.log_offset
         files = tuple(file for file in logged_files(checkpoint, offset.key) if file.entry <= last)
-        return SourceSpan(reads=counted(len(files), "file"), files=files)
+        return SourceSpan(reads=pluralize(len(files), "file"), files=files)
     # librdkafka is loaded only where a topic is read.
     from tidemill.connectors.kafka.backlog import by_partition, initial_offsets
 
@@ -153,7 +153,7 @@ def files_span(source: "Source", logged: "Iterable[SourceFile]", period: Period)
     known = tuple(logged)
     files = tuple(file for file in known if period.has(file.timestamp_ms))
     return SourceSpan(
-        reads=f"{len(files):,} of {counted(len(known), 'file')} of {source.describe()}",
+        reads=f"{len(files):,} of {pluralize(len(known), 'file')} of {source.describe()}",
         is_empty=not files,
         missing=missing_files(source, files),
         files=files,

@@ -8,7 +8,7 @@ from tidemill.connectors.binding import kafka_of
 from tidemill.connectors.kafka.backlog import by_partition, initial_offsets
 from tidemill.connectors.kafka.client import client_of
 from tidemill.operations.replay.source_span import Period, SourceSpan
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import SourceOffset
@@ -120,5 +120,5 @@ def _described(begins: "Offsets", ends: "Offsets") -> str:
         return f"no message of {', '.join(sorted({topic for topic, _ in begins}))}"
     more = len(ranges) - _MOST_NAMED
     return f"messages {', '.join(ranges[:_MOST_NAMED])}" + (
-        f" and those of {counted(more, 'partition')} more" if more > 0 else ""
+        f" and those of {pluralize(more, 'partition')} more" if more > 0 else ""
     )

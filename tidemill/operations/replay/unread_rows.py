@@ -14,7 +14,7 @@ from tidemill.connectors.files.backlog import plain_path
 from tidemill.errors import TerminalError
 from tidemill.operations.replay.lost_origins import in_range, origins_in_range
 from tidemill.storage import delta_log
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,11 +50,11 @@ def check_unread(
         unread = dict(_unread(origins_in_range(opened, span), read))
         if unread:
             named = ", ".join(
-                f"{origin} ({counted(rows, 'row')})" for origin, rows in list(unread.items())[:_MOST_NAMED]
+                f"{origin} ({pluralize(rows, 'row')})" for origin, rows in list(unread.items())[:_MOST_NAMED]
             )
             more = f" and {len(unread) - _MOST_NAMED} more" if len(unread) > _MOST_NAMED else ""
             raise TerminalError(
-                f"{counted(sum(unread.values()), 'row')} of the range came from what a lookback of {lookback} does "
+                f"{pluralize(sum(unread.values()), 'row')} of the range came from what a lookback of {lookback} does "
                 f"not read, and would be missing: {named}{more}.",
                 stream=stream.name,
                 fix=fix,
@@ -64,7 +64,7 @@ def check_unread(
         if rows:
             raise TerminalError(
                 f"with a lookback of {lookback}, nothing is read for the range, and its "
-                f"{counted(rows, 'row')} would be missing.",
+                f"{pluralize(rows, 'row')} would be missing.",
                 stream=stream.name,
                 fix=fix,
             )

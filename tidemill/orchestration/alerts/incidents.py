@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey, DagsterEventType
 
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from dagster import AssetCheckEvaluation, DagsterEvent, EventLogEntry
@@ -154,7 +154,7 @@ class RunEvents:
                 cause="run failed",
                 subject=streams[0] if len(streams) == 1 else pipeline,
                 reason=reason,
-                message=f"The run ended before {counted(len(streams), 'stream')} did: {', '.join(streams)}. {error} "
+                message=f"The run ended before {pluralize(len(streams), 'stream')} did: {', '.join(streams)}. {error} "
                 f"Fix: read the log of run {self._run_id}; the next run continues where this one stopped.",
                 run_id=self._run_id,
                 at=at,

@@ -16,7 +16,7 @@ from tidemill.orchestration.alerts.channels import channels
 from tidemill.orchestration.alerts.incident_log import IncidentLog
 from tidemill.orchestration.alerts.routing import Delivery
 from tidemill.orchestration.alerts.state import ChannelState, as_cursor, parse
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,7 +72,7 @@ def alert_sensors(
             raise errors[0]  # a failed tick leaves the cursor as it is, so nothing is lost
         for error in errors:
             context.log.error("%s", error)
-        notes = [f"{counted(sent, 'message')} sent.", *map(str, errors)]
+        notes = [f"{pluralize(sent, 'message')} sent.", *map(str, errors)]
         return SensorResult(
             skip_reason=" ".join(notes),
             cursor=as_cursor({name: delivery.state for name, delivery in deliveries.items()}),

@@ -40,7 +40,7 @@ from tidemill.orchestration.jobs.operation_job import failing
 from tidemill.orchestration.spark_resource import SparkResource
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.text.names import StreamName
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -321,9 +321,9 @@ def _report(
             context.log.info(
                 "%s: %s read, %s written, %s, %.1f s",
                 result.stream,
-                counted(result.total("rows_read"), "row"),
+                pluralize(result.total("rows_read"), "row"),
                 f"{result.total('rows_written'):,}",
-                counted(len(result.batches), "batch"),
+                pluralize(len(result.batches), "batch"),
                 result.seconds,
             )
             yield MaterializeResult(

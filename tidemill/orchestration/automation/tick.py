@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tidemill.definitions.selection import ordered
+from tidemill.definitions.selection import topological_order
 from tidemill.run.decide.tick import Decision, decisions
 from tidemill.text.digest import digest
 
@@ -105,7 +105,7 @@ def _followers(
     A stream with conditions or a schedule of its own does not follow: its own policy decides.
     """
     followers: set[StreamName] = set()
-    for stream in ordered(list(pipeline)):
+    for stream in topological_order(list(pipeline)):
         triggers = {upstream for upstream, streaming in stream.upstreams.items() if streaming}
         policy = stream.run_when
         follows = not policy.has_conditions and policy.cron is None
@@ -116,7 +116,7 @@ def _followers(
 
 def _components(pipeline: "Pipeline", selected: "Collection[StreamName]") -> "list[tuple[Stream, ...]]":
     """Return the selected streams in groups that depend on each other."""
-    streams = [stream for stream in ordered(list(pipeline)) if stream.name in selected]
+    streams = [stream for stream in topological_order(list(pipeline)) if stream.name in selected]
     group_of = {stream.name: {stream.name} for stream in streams}
     for stream in streams:
         for upstream in stream.upstreams.keys() & selected:

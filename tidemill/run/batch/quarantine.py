@@ -32,7 +32,7 @@ def quarantine(
     """Write the refused records of a batch in one commit, which Delta skips where the table has the batch already.
 
     Args:
-        rows: The judged records of the batch.
+        rows: The validated records of the batch.
         records: The stream's records.
         query_id: Spark's query id.
         batch_id: The batch.
@@ -73,7 +73,7 @@ def has_quarantined(records: "StreamRecords", query_id: str, batch_id: int) -> b
 
 
 def record_counts() -> "list[Column]":
-    """Return aggregates over judged lines: `rows_read`, `rows_blank` and `rows_quarantined`."""
+    """Return aggregates over validated lines: `rows_read`, `rows_blank` and `rows_quarantined`."""
     from pyspark.sql import functions as F
 
     # Spark computes the condition of a `count_if` in a projection before the aggregate, which copies each row.
@@ -88,7 +88,7 @@ def record_counts() -> "list[Column]":
 
 
 def refused_buckets() -> "Column":
-    """Return an aggregate over judged lines: the buckets of the refused records, by a hash of their text.
+    """Return an aggregate over validated lines: the buckets of the refused records, by a hash of their text.
 
     The records themselves could be as large as the batch. Most records are in none of these buckets, and whoever looks
     for the refused ones need not parse those again.

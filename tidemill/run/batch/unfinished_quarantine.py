@@ -1,6 +1,6 @@
 """The rest of a batch that the main table of a feed has and the quarantine lacks, after a kill between the two.
 
-The records are judged as those in the table were, by the schema and the rules that its commit carries, so each is in
+The records are validated as those in the table were, by the schema and the rules that its commit carries, so each is in
 one of the two tables, even if the code has changed. The function does not run.
 """
 
@@ -14,7 +14,7 @@ from tidemill.records.ledger_line import commit_metadata
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.counted import numbers
 from tidemill.run.batch.quarantine import has_quarantined, quarantine, record_counts
-from tidemill.run.batch.validation_rules import Judgement, as_judged, judgement_of
+from tidemill.run.batch.validation_rules import ValidationRules, rules_of, with_rules
 from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
 
 
-def pending_judgement(
+def pending_validation(
     stream: "Stream", records: StreamRecords, tail: "Tail", spark: "SparkSession"
-) -> Judgement | None:
-    """Return how the records of a batch to repeat were judged, if the main table has it and its quarantine may lack it.
+) -> ValidationRules | None:
+    """Return the rules by which the records of a batch to repeat were validated, if its main table has it.
 
     None where the main table does not have the batch, and where its quarantine came first.
 
@@ -47,12 +47,12 @@ def pending_judgement(
     commit = delta_log.commits_of_batches(table.path, query_id, batch_id).get(batch_id)
     feed = feed_of(stream)
     if commit is None and feed is not None:  # the log's cleanup has removed it
-        return judgement_of(feed, spark)
-    judgement: Judgement | None = commit_metadata(commit).get("judgement")
+        return rules_of(feed, spark)
+    validation: ValidationRules | None = commit_metadata(commit).get("validation")
     planned = () if tail.latest_offset is None else tail.latest_offset.sources
     names = {source.key for source in planned if source.raw is not None}
-    if judgement is None or (feed is not None and names.issuperset(stream.sources)):
-        return judgement
+    if validation is None or (feed is not None and names.issuperset(stream.sources)):
+        return validation
     if has_quarantined(records, query_id, batch_id):
         return None
     raise TerminalError(
@@ -63,10 +63,10 @@ def pending_judgement(
     )
 
 
-def judging_as(stream: "Stream", judgement: Judgement) -> "Stream":
-    """Return a stream that judges the records of its feed in that way."""
+def validating_as(stream: "Stream", validation: ValidationRules) -> "Stream":
+    """Return a stream that validates the records of its feed in that way."""
     feed = feed_of(stream)
-    feeds = {} if feed is None else dict.fromkeys(stream.sources, as_judged(feed, judgement))
+    feeds = {} if feed is None else dict.fromkeys(stream.sources, with_rules(feed, validation))
     return replace(stream, sources=feeds)
 
 

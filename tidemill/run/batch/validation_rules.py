@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tidemill.connectors.feed import Feed
 
-Judgement = Mapping[str, Any]
+ValidationRules = Mapping[str, Any]
 """The parser and the rules of a feed, and the confs that change what they mean, as JSON."""
 
 # In the plan of a query, Spark takes the time of a batch for these functions, also when it repeats the batch.
@@ -32,12 +32,12 @@ _CONFS = re.compile(
 )
 
 
-def judgement_of(feed: "Feed", spark: "SparkSession") -> Judgement:
-    """Return what the judgement of a feed's records depends on.
+def rules_of(feed: "Feed", spark: "SparkSession") -> ValidationRules:
+    """Return what the validation of a feed's records depends on.
 
     Args:
         feed: The feed.
-        spark: The session that judges them.
+        spark: The session that validates them.
     """
     return {
         "format": feed.value.format,
@@ -49,21 +49,21 @@ def judgement_of(feed: "Feed", spark: "SparkSession") -> Judgement:
     }
 
 
-def as_judged(feed: "Feed", judgement: Judgement) -> "Feed":
-    """Return a feed with the parser and the rules of a judgement."""
-    parser = Parser(judgement["format"], judgement["schema"], judgement["options"], judgement["header"])
-    return replace(feed, value=parser, quarantine=judgement["rules"])
+def with_rules(feed: "Feed", validation: ValidationRules) -> "Feed":
+    """Return a feed with the parser and the rules of a validation."""
+    parser = Parser(validation["format"], validation["schema"], validation["options"], validation["header"])
+    return replace(feed, value=parser, quarantine=validation["rules"])
 
 
 @contextmanager
-def judging_confs(spark: "SparkSession", judgement: Judgement) -> Iterator[None]:
-    """Give a session the confs of a judgement, and then those that it had."""
+def validation_confs(spark: "SparkSession", validation: ValidationRules) -> Iterator[None]:
+    """Give a session the confs of a validation, and then those that it had."""
     before = _confs(spark)
-    _change(spark, before, judgement["confs"])
+    _change(spark, before, validation["confs"])
     try:
         yield
     finally:
-        _change(spark, judgement["confs"], before)
+        _change(spark, validation["confs"], before)
 
 
 def _confs(spark: "SparkSession") -> dict[str, str]:

@@ -34,7 +34,7 @@ from tidemill.run.batch.quarantine import (
     record_counts,
     refused_buckets,
 )
-from tidemill.run.batch.validation_rules import Judgement
+from tidemill.run.batch.validation_rules import ValidationRules
 from tidemill.run.pause_points import pause_point
 from tidemill.run.spark.classic import local_checkpoint, release_checkpoint
 
@@ -50,35 +50,35 @@ class Ingest:
 
     Attributes:
         function: The transform of its records, which runs here, because the quarantine needs the raw record.
-        judge: Parses and judges its lines; None where the query's plan does that.
-        judgement: How the records are judged.
+        validate: Parses and validates its lines; None where the query's plan does that.
+        validation: How the records are validated.
         repeatable: Whether the rules refuse the same records each time that they are evaluated.
         reads_all: Whether the function reads each record whatever the records are.
         expect: Rules on the output of `function`; elsewhere they are in the query's plan.
     """
 
     function: "Callable[..., DataFrame]"
-    judge: "Callable[[DataFrame], DataFrame] | None"
-    judgement: Judgement
+    validate: "Callable[[DataFrame], DataFrame] | None"
+    validation: ValidationRules
     repeatable: bool
     reads_all: bool
     expect: tuple[Expect, ...] = ()
 
-    def judged(self, rows: "DataFrame") -> "DataFrame":
-        """Return the judged records of a batch."""
-        return rows if self.judge is None else self.judge(rows)
+    def validated(self, rows: "DataFrame") -> "DataFrame":
+        """Return the validated records of a batch."""
+        return rows if self.validate is None else self.validate(rows)
 
     def refused(self, rows: "DataFrame", buckets: str) -> "DataFrame":
-        """Return judged records of a batch; those that are refused are among them.
+        """Return validated records of a batch; those that are refused are among them.
 
         Args:
             rows: The batch.
             buckets: What `refused_buckets` returned for it.
         """
-        if self.judge is None:
+        if self.validate is None:
             return rows
         # The observation is a barrier: a filter that passes it would parse all lines before they are left out.
-        return self.judge(of_buckets(rows, buckets)).observe("tidemill_refused", *record_counts())
+        return self.validate(of_buckets(rows, buckets)).observe("tidemill_refused", *record_counts())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class BatchWriter:
         if self.ingest is None:
             rows.write.format("noop").mode("overwrite").save()
             return
-        counted = numbers(self.ingest.judged(rows).agg(*record_counts()))
+        counted = numbers(self.ingest.validated(rows).agg(*record_counts()))
         lines = BatchCounts(
             query_id=query_id, rows_read=counted["rows_read"], rows_blank=counted["rows_blank"]
         )
@@ -144,8 +144,10 @@ class BatchWriter:
         # An earlier attempt may have refused other records, by other rules: those are replaced before the commit.
         stale = self.repeat and has_quarantined(self.records, query_id, batch_id)
         if not ingest.repeatable:
-            with _computed_once(ingest.judged(records)) as judged:
-                counted = self._computed(judged, replace(ingest, judge=None), query_id, batch_id, stale=stale)
+            with _computed_once(ingest.validated(records)) as validated:
+                counted = self._computed(
+                    validated, replace(ingest, validate=None), query_id, batch_id, stale=stale
+                )
         elif self._reads_once and not stale:
             counted = self._in_one_job(records, ingest, query_id, batch_id)
         else:
@@ -160,16 +162,16 @@ class BatchWriter:
         self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int
     ) -> dict[str, Any]:
         """Write the main table by a job that counts the records, then the refused ones; return the counts."""
-        judged = _judged(records, ingest)
-        output = self._output(judged.rows, ingest, batch_id)
-        metadata = self._metadata(batch_id, judgement=ingest.judgement)
+        validated = _validated(records, ingest)
+        output = self._output(validated.rows, ingest, batch_id)
+        metadata = self._metadata(batch_id, validation=ingest.validation)
         if not ingest.expect:
             self._write(output, query_id, metadata)
-            counted = judged.numbers()
+            counted = validated.numbers()
         else:
             expected = CountedRows(output, *counts(output, ingest.expect))
             self._write(kept(expected.rows, ingest.expect), query_id, metadata)
-            counted = judged.numbers() | _of_output(expected.numbers())
+            counted = validated.numbers() | _of_output(expected.numbers())
         buckets = counted.pop(BUCKETS)
         if counted["rows_quarantined"]:
             self._quarantine(ingest.refused(records, buckets), query_id, batch_id, stale=False)
@@ -179,9 +181,9 @@ class BatchWriter:
         self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int, *, stale: bool
     ) -> dict[str, Any]:
         """Compute the output, write the refused records, and then the output; return the counts."""
-        judged = _judged(records, ingest)
-        with _computed_once(self._output(judged.rows, ingest, batch_id)) as output:
-            counted = judged.numbers()
+        validated = _validated(records, ingest)
+        with _computed_once(self._output(validated.rows, ingest, batch_id)) as output:
+            counted = validated.numbers()
             buckets = counted.pop(BUCKETS)
             if ingest.expect:
                 counted |= _of_output(numbers(output.agg(*counts(output, ingest.expect))))
@@ -191,9 +193,9 @@ class BatchWriter:
             self._write(kept(output, ingest.expect), query_id, self._metadata(batch_id, **committed))
         return counted
 
-    def _output(self, judged: "DataFrame", ingest: Ingest, batch_id: int) -> "DataFrame":
+    def _output(self, validated: "DataFrame", ingest: Ingest, batch_id: int) -> "DataFrame":
         """Return what the function makes of the accepted records."""
-        accepted = judged.where(f"size({VIOLATED}) = 0").drop(RAW, VIOLATED)
+        accepted = validated.where(f"size({VIOLATED}) = 0").drop(RAW, VIOLATED)
         return ingest.function(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))
 
     def _quarantine(self, records: "DataFrame", query_id: str, batch_id: int, *, stale: bool) -> None:
@@ -216,9 +218,9 @@ class BatchWriter:
         pause_point("after-sink", self.records.stream)
 
 
-def _judged(records: "DataFrame", ingest: Ingest) -> CountedRows:
+def _validated(records: "DataFrame", ingest: Ingest) -> CountedRows:
     counts = (*record_counts(), refused_buckets())
-    return CountedRows(ingest.judged(records), *counts, reads_all=ingest.reads_all)
+    return CountedRows(ingest.validated(records), *counts, reads_all=ingest.reads_all)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.amount import is_little
-from tidemill.definitions.selection import ordered
+from tidemill.definitions.selection import topological_order
 from tidemill.errors import CanceledError, LeaseHeldError, LeaseLostError, TidemillError
 from tidemill.records.batch import BatchRecord
 from tidemill.records.lease import Lease
@@ -67,7 +67,7 @@ class PipelineRun:
     ) -> None:
         self.finished: list[StreamResult] = []
         self.live = Live()
-        self._streams = ordered(streams)
+        self._streams = topological_order(streams)
         self._target = target
         self._engine = engine
         self._run_id = run_id

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ class LiveStream:
             if self.expected_batches is None
             else f" of about {max(self.batches + 1, self.expected_batches)}"
         )
-        parts = [f"batch {self.batches + 1}{about}", counted(self.rows_read, "row")]
+        parts = [f"batch {self.batches + 1}{about}", pluralize(self.rows_read, "row")]
         if self.rows_per_second is not None:
             parts.append(f"{self.rows_per_second:,.0f} rows/s")
         if self.seconds_left is not None:

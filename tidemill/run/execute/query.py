@@ -53,7 +53,7 @@ class Query:
         output: The columns of the output.
         fingerprint: The fingerprint of the plan and of the function's source.
         operators: Its stateful operators, the one nearest to the sink first; None where the plan cannot be read.
-        judges: For a feed, whether its records are judged in the plan of `rows`, and not batch by batch.
+        validates: For a feed, whether its records are validated in the plan of `rows`, and not batch by batch.
         repeatable: For a feed, whether its rules refuse the same records each time that they are evaluated.
         reads_all: For a feed, whether its function reads each record whatever the records are.
         warnings: What the plan does that its author may not expect, one sentence each.
@@ -64,7 +64,7 @@ class Query:
     output: "StructType"
     fingerprint: str
     operators: tuple[StatefulOperator, ...] | None = ()
-    judges: bool = False
+    validates: bool = False
     repeatable: bool = True
     reads_all: bool = True
     warnings: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ def _of_feed(stream: "Stream", feed: Feed, context: SourceContext, generation: i
     name = next(iter(stream.sources))
     locations = _locations(context)
     lines = feed.lines(context, name)
-    records = observed_input(feed.judged_lines(lines), name)
+    records = observed_input(feed.validated_lines(lines), name)
     output = _checked(stream(records.drop(RAW, VIOLATED)))
     ours = [column for column in TABLE_COLUMNS if column != ORIGIN]
     refuse_reserved(output.columns, ours, where="the function's output")
@@ -126,15 +126,15 @@ def _of_feed(stream: "Stream", feed: Feed, context: SourceContext, generation: i
         )
     # The quarantine needs the raw record, so it comes before the function, and the function runs per batch.
     with_batch = output.withColumn(BATCH, batch_column(generation, 0))
-    plan, judging = full_plan(output, locations), full_plan(records, locations)
+    plan, validating = full_plan(output, locations), full_plan(records, locations)
     tree = parse_plan(plan)
-    judges = uses_time_of_batch(judging)
+    validates = uses_time_of_batch(validating)
     return Query(
-        rows=records if judges else observed_input(lines, name),
+        rows=records if validates else observed_input(lines, name),
         output=with_batch.schema,
         fingerprint=fingerprint(stream, text),
-        judges=judges,
-        repeatable=is_repeatable(feed, records, parse_plan(judging)),
+        validates=validates,
+        repeatable=is_repeatable(feed, records, parse_plan(validating)),
         reads_all=tree is not None and reads_all(tree),
         lineage=lineage_of(plan, output.columns, {}),
     )

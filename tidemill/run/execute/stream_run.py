@@ -32,8 +32,8 @@ from tidemill.records.edits import Edits
 from tidemill.records.lease import Lease
 from tidemill.records.pins import Pins
 from tidemill.records.stream_records import Snapshot
-from tidemill.run.batch.unfinished_quarantine import RefusedWriter, judging_as, pending_judgement
-from tidemill.run.batch.validation_rules import Judgement, judgement_of, judging_confs
+from tidemill.run.batch.unfinished_quarantine import RefusedWriter, pending_validation, validating_as
+from tidemill.run.batch.validation_rules import ValidationRules, rules_of, validation_confs
 from tidemill.run.batch.writer import BatchWriter, Ingest
 from tidemill.run.decide.decision import Plan
 from tidemill.run.execute import query, relocation, repair
@@ -52,7 +52,7 @@ from tidemill.run.tables.read_commits import with_read_commits
 from tidemill.run.tables.unread_files import check_unread_files
 from tidemill.storage import delta_log
 from tidemill.target.target import Target
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -194,8 +194,8 @@ class StreamRun:
             if start.kind == "no_data_batch":
                 self.lease.check()
                 repair.schedule_batch(self._checkpoint, tail, self._snapshot.records.control)
-            elif start.kind == "repeat_batch" and (judgement := self._judgement(spark, tail)):
-                self._finish(spark, confs, judgement)
+            elif start.kind == "repeat_batch" and (validation := self._validation_rules(spark, tail)):
+                self._finish(spark, confs, validation)
             elif start.kind == "repeat_batch":
                 pins = current_versions(self.stream, self.target.lake)
                 before = self._snapshot.records.pins()
@@ -205,12 +205,12 @@ class StreamRun:
             else:
                 return
 
-    def _judgement(self, spark: "SparkSession", tail: Tail) -> Judgement | None:
-        return pending_judgement(self.stream, self._snapshot.records, tail, spark)
+    def _validation_rules(self, spark: "SparkSession", tail: Tail) -> ValidationRules | None:
+        return pending_validation(self.stream, self._snapshot.records, tail, spark)
 
-    def _finish(self, spark: "SparkSession", confs: dict[str, str], judgement: Judgement) -> None:
+    def _finish(self, spark: "SparkSession", confs: dict[str, str], validation: ValidationRules) -> None:
         """Write the refused records of a batch that the main table has, and commit the batch."""
-        stream = judging_as(self.stream, judgement)
+        stream = validating_as(self.stream, validation)
         relocation.follow(self._snapshot, self._sources)
         self._recorder.update(sources=self._sources)
         self._set_partitions(spark, confs)
@@ -220,7 +220,7 @@ class StreamRun:
             epoch=self.lease.epoch,
             query_id=self._tail().query_id or "",
         )
-        with judging_confs(spark, judgement):
+        with validation_confs(spark, validation):
             context = SourceContext(spark, self.target)
             (rows,) = (
                 connector_of(source).open(source, context, name) for name, source in stream.sources.items()
@@ -331,8 +331,8 @@ class StreamRun:
             return None
         return Ingest(
             function=stream.function,
-            judge=None if built.judges else feed.judged_lines,
-            judgement=judgement_of(feed, spark),
+            validate=None if built.validates else feed.validated_lines,
+            validation=rules_of(feed, spark),
             repeatable=built.repeatable,
             reads_all=built.reads_all,
             expect=stream.expect,
@@ -376,7 +376,7 @@ class StreamRun:
         return (
             *plan.warnings,
             (
-                f"{counted(ignored, 'update')} of its output did not raise sequence_by and changed nothing. "
+                f"{pluralize(ignored, 'update')} of its output did not raise sequence_by and changed nothing. "
                 "Fix: leave sequence_by out, and the newest batch wins."
             ),
         )

@@ -13,7 +13,7 @@ from tidemill.connectors.files.backlog import logged_files, plain_path
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import DataLossError
-from tidemill.text.plurals import counted
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -43,7 +43,7 @@ def check_planned_files(stream: "Stream", snapshot: "Snapshot", sources: Mapping
     ]
     if missing:
         raise DataLossError(
-            f"its batch {start.batch_id} was planned and must be repeated, and {counted(len(missing), 'file')} of it "
+            f"its batch {start.batch_id} was planned and must be repeated, and {pluralize(len(missing), 'file')} of it "
             f"can no longer be read, such as {missing[0]}.",
             stream=stream.name,
             lost="What these files had and its tables have not is lost unless they are restored.",

@@ -11,7 +11,7 @@ from tidemill.definitions.sink import Sink
 from tidemill.errors import SchemaChangeError, TerminalError
 from tidemill.records.stream_records import Snapshot
 from tidemill.storage import delta_log
-from tidemill.text.names import quoted
+from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -51,7 +51,9 @@ def prepare(spark: "SparkSession", sink: Sink, path: Path, output: "StructType")
             # Another schema in the same log would stop each reader, because readers begin at version 0.
             shutil.rmtree(path)
         columns = ", ".join(map(_column, sink.table_schema(output).fields))
-        spark.sql(f"CREATE TABLE delta.{quoted(str(path))} ({columns}) USING delta {sink.create_options()}")
+        spark.sql(
+            f"CREATE TABLE delta.{sql_identifier(str(path))} ({columns}) USING delta {sink.create_options()}"
+        )
     else:
         add_columns(spark, path, new)
 
@@ -60,7 +62,7 @@ def add_columns(spark: "SparkSession", path: Path, columns: "Collection[StructFi
     """Add columns to a table, NULL in the rows that are there; without columns there is no commit."""
     if columns:
         added = ", ".join(map(_column, columns))
-        spark.sql(f"ALTER TABLE delta.{quoted(str(path))} ADD COLUMNS ({added})")
+        spark.sql(f"ALTER TABLE delta.{sql_identifier(str(path))} ADD COLUMNS ({added})")
 
 
 def check_table(sink: Sink, path: Path, output: "StructType") -> "list[StructField] | None":
@@ -79,7 +81,7 @@ def check_table(sink: Sink, path: Path, output: "StructType") -> "list[StructFie
         raise TerminalError(
             f"the table {path} has the property {_EXPIRY}: it would forget which batches it has, and a repeated "
             "batch would be counted twice.",
-            fix=f"ALTER TABLE delta.{quoted(str(path))} UNSET TBLPROPERTIES ('{_EXPIRY}')",
+            fix=f"ALTER TABLE delta.{sql_identifier(str(path))} UNSET TBLPROPERTIES ('{_EXPIRY}')",
         )
     columns_now = _schema(table)
     _check_kind(columns_now.names, schema.names, sink, path)
@@ -117,7 +119,7 @@ def new_columns(table: "StructType", output: "StructType", path: Path) -> "list[
 
 
 def _column(field: "StructField") -> str:
-    return f"{quoted(field.name)} {field.dataType.simpleString()}"
+    return f"{sql_identifier(field.name)} {field.dataType.simpleString()}"
 
 
 def _schema(table: "DeltaTable") -> "StructType":
