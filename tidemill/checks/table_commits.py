@@ -307,7 +307,8 @@ class TableLog:
             if kept != one.rows:
                 yield (
                     f"Batch {batch}: {pluralize(line.rows_out or 0, 'row')} left the function and "
-                    f"{line.rows_dropped:,} were dropped, and {where} has {one.rows:,}: rows are missing or there twice. {_RESTORE}"
+                    f"{line.rows_dropped:,} were dropped, and {where} has {one.rows:,}: "
+                    f"rows are missing or there twice. {_RESTORE}"
                 )
         for what, logged, recorded in (
             ("rows written", one.rows, line.rows_written),
