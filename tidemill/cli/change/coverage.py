@@ -4,18 +4,25 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tidemill.cli.shared.output import STREAMS_WIDTH, new_table, output_console, print_json
+from tidemill.cli.shared.output import print_report
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
+from tidemill.text.report import Column, Report, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tidemill.operations import Coverage
     from tidemill.records.operation import Operation
 
 app = typer.Typer(add_completion=False)
 
-_COLUMNS = ("Stream", "Column", "From", "To", "Computed by", "Ended", "Code")
+_COLUMNS = (
+    Column("Stream", "stream", whole=True),
+    Column("Column", "column"),
+    Column("From", lambda row: row["begin"] or "first", whole=True),
+    Column("To", lambda row: row["end"] or "last", whole=True),
+    Column("Computed by", lambda row: row["operation"] or "its own runs"),
+    Column("Ended", "ended_at"),
+    Column("Code", "code"),
+)
 
 
 @app.command()
@@ -37,13 +44,21 @@ def status(flags: StreamFlags) -> None:
             "no selected stream declares backfill_by, so there are no ranges.",
             fix="select others; tidemill operations lists the rebuilds of all streams.",
         )
-    if flags.as_json:
-        print_json(target=target.name, streams=list(map(_document, covered)))
-    else:
-        _print(covered)
+    items = list(map(_item, covered))
+    report = Report(
+        items=items,
+        columns=_COLUMNS,
+        rows=rows_of(items, "ranges"),
+        lines=[
+            f"{item['stream']}: {operation} is by another column or type."
+            for item in items
+            for operation in item["by_other_columns"]
+        ],
+    )
+    print_report(report, as_json=flags.as_json, target=target.name)
 
 
-def _document(covered: "Coverage") -> dict[str, Any]:
+def _item(covered: "Coverage") -> dict[str, Any]:
     return {
         "stream": str(covered.stream),
         "column": covered.column,
@@ -62,18 +77,3 @@ def _operation(operation: "Operation | None") -> dict[str, Any]:
         "ended_at": operation.ended_at,
         "code": operation.result.get("code"),
     }
-
-
-def _print(coverages: "Sequence[Coverage]") -> None:
-    table = new_table(*_COLUMNS, no_wrap=("Stream", "From", "To"))
-    for covered in coverages:
-        for span in covered.ranges:
-            by = span.by
-            computed = ("its own runs", "", "") if by is None else (by.id, by.ended_at, by.result.get("code"))
-            cells = (covered.stream, covered.column, span.begin or "first", span.end or "last", *computed)
-            table.add_row(*(str(cell or "") for cell in cells))
-    console = output_console(STREAMS_WIDTH)
-    console.print(table)
-    for covered in coverages:
-        for operation in covered.other:
-            console.print(f"{covered.stream}: {operation.id} is by another column or type.", markup=False)

@@ -9,18 +9,27 @@ import typer
 
 from tidemill.cli.shared.changes import ChangesFlags, apply_plans
 from tidemill.cli.shared.confirmation import spark_of
-from tidemill.cli.shared.output import STREAMS_WIDTH, new_table, output_console, print_json
+from tidemill.cli.shared.output import print_json, print_report
 from tidemill.cli.shared.target_flags import StreamFlags, all_streams, target_flags
 from tidemill.connectors.feed import feed_of
+from tidemill.text.report import Column, Report, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tidemill.definitions.stream import Stream
     from tidemill.operations import Quarantine, Replay
 
 app = typer.Typer(
     help="Show the records that feeds refused, and replay them.", no_args_is_help=True, add_completion=False
+)
+
+
+_COLUMNS = (
+    Column("Stream", "stream", whole=True),
+    Column("Records", "records", right=True),
+    Column("Newest", "newest", whole=True),
+    Column("Rules", lambda row: ", ".join(f"{rule} {count:,}" for rule, count in row["rules"].items())),
 )
 
 
@@ -38,11 +47,9 @@ def show(
     from tidemill.operations import quarantined
 
     target, streams = flags.select()
-    quarantines = [quarantined(stream, target, limit=limit) for stream in with_feed(streams)]
-    if flags.as_json:
-        print_json(target=target.name, streams=list(map(as_document, quarantines)))
-        return
-    _print(quarantines)
+    items = [_item(quarantined(stream, target, limit=limit)) for stream in with_feed(streams)]
+    report = Report(items=items, columns=_COLUMNS, lines=tuple(_examples(items)))
+    print_report(report, as_json=flags.as_json, target=target.name)
 
 
 @app.command()
@@ -91,8 +98,7 @@ def with_feed(streams: "Sequence[Stream]") -> "tuple[Stream, ...]":
     return reading
 
 
-def as_document(quarantine: "Quarantine") -> dict[str, Any]:
-    """Return one stream as `quarantine show --json` prints it."""
+def _item(quarantine: "Quarantine") -> dict[str, Any]:
     return {
         "stream": str(quarantine.stream),
         "table": str(quarantine.table),
@@ -134,29 +140,14 @@ def _iso(time: datetime | None) -> str | None:
     return None if time is None else time.isoformat(timespec="milliseconds")
 
 
-def _print(quarantines: "Sequence[Quarantine]") -> None:
-    from rich.markup import escape
-
+def _examples(items: "Sequence[Row]") -> "Iterator[str]":
     from tidemill.checks.origins import origin_text
 
-    console = output_console(STREAMS_WIDTH)
-    table = new_table(
-        "Stream", "Records", "Newest", "Rules", right=("Records",), no_wrap=("Stream", "Newest")
-    )
-    for quarantine in quarantines:
-        rules = ", ".join(f"{rule} {count:,}" for rule, count in quarantine.by_rule.items())
-        table.add_row(
-            escape(str(quarantine.stream)),
-            f"{quarantine.records:,}",
-            _iso(quarantine.newest) or "",
-            escape(rules),
-        )
-    console.print(table)
-    for quarantine in quarantines:
-        for record in quarantine.examples:
-            where = f"{origin_text(record.origin)}, batch {record.batch_id}"
-            console.print(f"\n{quarantine.stream}: {', '.join(record.violated)} ({where})", markup=False)
-            console.print(f"  {record.raw}", markup=False)
+    for item in items:
+        for record in item["examples"]:
+            where = f"{origin_text(record['origin'])}, batch {record['batch_id']}"
+            yield f"\n{item['stream']}: {', '.join(record['violated'])} ({where})"
+            yield f"  {record['raw']}"
 
 
 def _print_plans(plans: "Sequence[Replay]") -> None:

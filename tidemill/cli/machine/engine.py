@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemill.cli.shared.output import EXIT_NOT_DONE, EXIT_PROBLEM, output_console, print_json, print_problem
+from tidemill.cli.shared.output import EXIT_NOT_DONE, EXIT_PROBLEM, print_json, print_problem, print_report
 from tidemill.cli.shared.target_flags import TargetFlags, target_flags
 from tidemill.text.plurals import pluralize
+from tidemill.text.report import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tidemill.engines.warm.record import ServerRecord
     from tidemill.target.resolve import ResolvedTarget
 
@@ -141,10 +144,8 @@ def _report(target: "ResolvedTarget", *, as_json: bool) -> bool:
         "folder": str(home.folder),
         "log": str(home.log),
     }
-    if as_json:
-        print_json(target=target.name, **document)
-    else:
-        _print(target, document)
+    report = Report(items=[document], key="", lines=tuple(_lines(target, document)))
+    print_report(report, as_json=as_json, target=target.name)
     return record is None or answer is not None
 
 
@@ -164,27 +165,23 @@ def _document(record: "ServerRecord", answer: dict[str, Any] | None) -> dict[str
     }
 
 
-def _print(target: "ResolvedTarget", document: dict[str, Any]) -> None:
-    console = output_console()
+def _lines(target: "ResolvedTarget", document: dict[str, Any]) -> "Iterator[str]":
     server = document["server"]
     if server is None:
         state = "is starting" if document["starting"] else "is not running"
         hint = "" if target.spark.mode == "warm" else f" (its mode is {target.spark.mode})"
-        console.print(f"The server of target {target.name} {state}{hint}.", markup=False)
+        yield f"The server of target {target.name} {state}{hint}."
         return
-    console.print(
+    yield (
         f"The server of target {target.name} runs since {server['started_at']}: process {server['pid']}, "
-        f"JVM {server['jvm_pid']} with {server['memory']}, port {server['port']}.",
-        markup=False,
-        soft_wrap=True,
+        f"JVM {server['jvm_pid']} with {server['memory']}, port {server['port']}."
     )
     if not server["answers"]:
-        console.print(f"  It does not answer. Fix: tidemill engine stop --target {target.name}", markup=False)
+        yield f"  It does not answer. Fix: tidemill engine stop --target {target.name}"
     elif server["clients"]:
-        console.print(f"  {pluralize(len(server['clients']), 'process')} attached:", markup=False)
-        for client in server["clients"]:
-            console.print(f"    process {client['pid']} since {client['since']}", markup=False)
+        yield f"  {pluralize(len(server['clients']), 'process')} attached:"
+        yield from (f"    process {client['pid']} since {client['since']}" for client in server["clients"])
     else:
         left = server["idle_timeout_seconds"] - server["idle_seconds"]
-        console.print(f"  Nobody is attached. It ends in {max(0, left):.0f} s.", markup=False)
-    console.print(f"  log: {document['log']}", markup=False, soft_wrap=True)
+        yield f"  Nobody is attached. It ends in {max(0, left):.0f} s."
+    yield f"  log: {document['log']}"

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tidemill.cli.shared.output import STREAMS_WIDTH, new_table, output_console, print_json
+from tidemill.cli.shared.output import print_report
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
 from tidemill.text.plurals import pluralize
+from tidemill.text.report import Column, Report
 
 if TYPE_CHECKING:
     from tidemill.definitions.source import Source
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
     from tidemill.target.resolve import ResolvedTarget
 
 app = typer.Typer(add_completion=False)
+
+_COLUMNS = (
+    Column("Stream", "stream", whole=True),
+    Column("Reads", lambda row: "\n".join(source["reads"] for source in row["sources"])),
+    Column("Writes", lambda row: "\n".join(sink["kind"] for sink in row["sinks"])),
+)
 
 
 @app.command("list")
@@ -26,14 +33,13 @@ def show(flags: StreamFlags) -> None:
     Exit status: 0, or 2 if the settings or definitions are wrong.
     """
     target, streams = flags.select()
-    if flags.as_json:
-        print_json(target=target.name, streams=[as_document(stream, target) for stream in streams])
-    else:
-        _print(streams, target)
+    summary = f"{pluralize(len(streams), 'stream')}, target {target.name}, lake {target.lake.root}"
+    items = [_item(stream, target) for stream in streams]
+    report = Report(items=items, columns=_COLUMNS, lines=(summary,))
+    print_report(report, as_json=flags.as_json, target=target.name)
 
 
-def as_document(stream: "Stream", target: "ResolvedTarget") -> dict[str, Any]:
-    """Return one stream as `list --json` prints it."""
+def _item(stream: "Stream", target: "ResolvedTarget") -> dict[str, Any]:
     return {
         "stream": str(stream.name),
         "description": stream.description,
@@ -72,17 +78,3 @@ def _binding(source: "Source", target: "ResolvedTarget") -> str | None:
         return str(target.binding(source.name))
     except ConfigurationError:
         return None
-
-
-def _print(streams: "tuple[Stream, ...]", target: "ResolvedTarget") -> None:
-    from rich.markup import escape
-
-    table = new_table("Stream", "Reads", "Writes", no_wrap=("Stream",))
-    for stream in streams:
-        reads = "\n".join(source.describe() for source in stream.sources.values())
-        writes = "\n".join(type(sink).__name__ for sink in stream.sinks)
-        table.add_row(escape(str(stream.name)), escape(reads), escape(writes))
-    console = output_console(STREAMS_WIDTH)
-    console.print(table)
-    summary = f"{pluralize(len(streams), 'stream')}, target {target.name}, lake {target.lake.root}"
-    console.print(summary, markup=False)

@@ -7,33 +7,45 @@ import typer
 from tidemill.cli.shared.output import (
     EXIT_NOT_DONE,
     EXIT_PROBLEM,
-    STREAMS_WIDTH,
-    new_table,
-    output_console,
-    print_json,
     print_note,
     print_problem,
+    print_report,
     progress_console,
 )
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
+from tidemill.text.report import Column, Report, Row, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidemill.definitions.stream import Stream
-    from tidemill.operations.edits.code_changes import CodeChange, Kind
+    from tidemill.operations.edits.code_changes import CodeChange
     from tidemill.target.resolve import ResolvedTarget
 
 app = typer.Typer(add_completion=False)
 
-_VERDICTS: "dict[Kind, str]" = {
-    "nothing": "[bright_black]nothing[/]",
-    "safe": "[green]safe[/]",
-    "unknown": "[magenta]unknown[/]",
-    "mixes_state": "[red]mixes state[/]",
-    "refused_by_spark": "[red]refused by Spark[/]",
-    "refused": "[red]refused[/]",
+_COLORS = {
+    "nothing": "bright_black",
+    "safe": "green",
+    "unknown": "magenta",
+    "mixes state": "red",
+    "refused by Spark": "red",
+    "refused": "red",
 }
+
+
+def _verdict(row: Row) -> str:
+    return str(row.get("verdict", "")).replace("_", " ").replace("spark", "Spark")
+
+
+_COLUMNS = (
+    Column("Stream", "stream", whole=True),
+    Column("Verdict", _verdict, whole=True, styles=_COLORS),
+    Column("Operator", "operator"),
+    Column("Property", "property"),
+    Column("Before", "before"),
+    Column("Now", "now"),
+)
 
 
 @app.command()
@@ -46,10 +58,10 @@ def plan(flags: StreamFlags) -> None:
     """
     target, streams = flags.select()
     changes = _changes(target, streams, quiet=flags.as_json)
-    if flags.as_json:
-        print_json(target=target.name, streams=[as_document(change) for change in changes])
-    else:
-        _print(changes)
+    items = list(map(_item, changes))
+    rows = rows_of(items, "differences", keep_empty=True, repeat=False)
+    report = Report(items=items, columns=_COLUMNS, rows=rows)
+    print_report(report, as_json=flags.as_json, target=target.name)
     for change in changes:
         for warning in change.warnings:
             print_note(f"{change.stream.name}: {warning}")
@@ -61,8 +73,7 @@ def plan(flags: StreamFlags) -> None:
         raise typer.Exit(EXIT_PROBLEM)
 
 
-def as_document(change: "CodeChange") -> dict[str, Any]:
-    """Return one stream as `plan --json` prints it."""
+def _item(change: "CodeChange") -> dict[str, Any]:
     return {
         "stream": str(change.stream.name),
         "verdict": change.kind,
@@ -102,20 +113,3 @@ def _changes(target: "ResolvedTarget", streams: "Sequence[Stream]", *, quiet: bo
             return list(code_changes(streams, target, engine, on_build=show))
         finally:
             engine.stop()
-
-
-def _print(changes: "list[CodeChange]") -> None:
-    from rich.markup import escape
-
-    table = new_table(
-        "Stream", "Verdict", "Operator", "Property", "Before", "Now", no_wrap=("Stream", "Verdict")
-    )
-    for change in changes:
-        head = (escape(str(change.stream.name)), _VERDICTS[change.kind])
-        for difference in change.differences:
-            cells = (difference.operator, difference.name, difference.before, difference.now)
-            table.add_row(*head, *map(escape, cells))
-            head = ("", "")
-        if not change.differences:
-            table.add_row(*head)
-    output_console(STREAMS_WIDTH).print(table)

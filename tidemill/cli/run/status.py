@@ -6,24 +6,23 @@ import typer
 
 from tidemill.cli.shared.output import (
     EXIT_PROBLEM,
-    STREAMS_WIDTH,
-    new_table,
-    output_console,
-    print_json,
     print_note,
     print_problem,
+    print_report,
 )
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
+from tidemill.text.plurals import pluralize
+from tidemill.text.report import Column, Report, Row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidemill.run.decide.status import State, Status
-    from tidemill.target.resolve import ResolvedTarget
+    from tidemill.run.decide.status import Status
 
 app = typer.Typer(add_completion=False)
 
-_COLORS: "Mapping[State, str]" = {
+_UNITS = ("file", "message", "version")
+_COLORS: "Mapping[str, str]" = {
     "never_run": "cyan",
     "idle": "bright_black",
     "behind": "yellow",
@@ -31,6 +30,35 @@ _COLORS: "Mapping[State, str]" = {
     "failed": "red",
     "corrupt": "red",
 }
+
+
+def _waiting(row: Row) -> str:
+    if row["backlog"] is None:
+        return "?"
+    counts = {unit: row["backlog"][f"{unit}s"] for unit in _UNITS}
+    return ", ".join(pluralize(count, unit) for unit, count in counts.items() if count)
+
+
+def _batch(row: Row) -> str:
+    if row["running_batch"] is not None:
+        return f"{row['running_batch']} runs"
+    return "" if row["last_batch"] is None else str(row["last_batch"])
+
+
+def _to_the_minute(time: str | None) -> str:
+    """Return a time of ISO-8601 in UTC as people read it."""
+    return "" if time is None else time[:16].replace("T", " ")
+
+
+_COLUMNS = (
+    Column("Stream", "stream", whole=True),
+    Column("State", "state", whole=True, styles=_COLORS),
+    Column("Waiting", _waiting),
+    Column("Watermark", lambda row: _to_the_minute(row["watermark"]), whole=True),
+    Column("Last run", lambda row: _to_the_minute(row["last_run_at"]), whole=True),
+    Column("Batch", _batch, right=True, whole=True),
+    Column("State rows", "state_rows", right=True, whole=True),
+)
 
 
 @app.command()
@@ -46,17 +74,16 @@ def status(flags: StreamFlags) -> None:
 
     target, streams = flags.select()
     statuses = [status_of(stream, target) for stream in streams]
-    if flags.as_json:
-        print_json(target=target.name, streams=[as_document(status) for status in statuses])
-    else:
-        _print(statuses, target)
+    summary = f"target {target.name}, lake {target.lake.root}, times in UTC"
+    report = Report(items=list(map(_item, statuses)), columns=_COLUMNS, lines=(summary,))
+    print_report(report, as_json=flags.as_json, target=target.name)
     _print_problems(statuses)
     if any(status.state in ("failed", "corrupt") for status in statuses):
         raise typer.Exit(EXIT_PROBLEM)
 
 
-def as_document(status: "Status") -> dict[str, Any]:
-    """Return one stream as `status --json` prints it.
+def _item(status: "Status") -> dict[str, Any]:
+    """Return one stream as JSON.
 
     `backlog` counts the unread files, messages and table versions of all sources that trigger the stream; it is
     null where a source could not be read.
@@ -79,7 +106,7 @@ def as_document(status: "Status") -> dict[str, Any]:
 def _backlog(status: "Status") -> dict[str, Any] | None:
     if status.backlog is None:
         return None
-    counts = {"files": 0, "messages": 0, "versions": 0}
+    counts = {f"{unit}s": 0 for unit in _UNITS}
     for backlog in status.backlog.values():
         counts[backlog.unit] += backlog.count
     amount = status.waiting
@@ -96,50 +123,6 @@ def _watermark(status: "Status") -> str | None:
     from tidemill.records.ledger_line import iso
 
     return None if status.watermark_ms is None else iso(status.watermark_ms)
-
-
-def _print(statuses: "Sequence[Status]", target: "ResolvedTarget") -> None:
-    """Print the table for people."""
-    from rich.markup import escape
-
-    columns = ("Stream", "State", "Waiting", "Watermark", "Last run", "Batch", "State rows")
-    table = new_table(
-        *columns,
-        right=("Batch", "State rows"),
-        no_wrap=tuple(column for column in columns if column != "Waiting"),
-    )
-    for status in statuses:
-        table.add_row(
-            escape(status.stream), f"[{_COLORS[status.state]}]{status.state}[/]", *map(escape, _cells(status))
-        )
-    console = output_console(STREAMS_WIDTH)
-    console.print(table)
-    console.print(f"target {target.name}, lake {target.lake.root}, times in UTC", markup=False)
-
-
-def _cells(status: "Status") -> tuple[str, ...]:
-    """Return the cells of a stream after its name and state."""
-    backlogs = (
-        None if status.backlog is None else [str(backlog) for backlog in status.backlog.values() if backlog]
-    )
-    return (
-        "?" if backlogs is None else ", ".join(backlogs),
-        _to_the_minute(_watermark(status)),
-        _to_the_minute(status.last_run_at),
-        _batch(status),
-        "" if status.state_rows is None else f"{status.state_rows:,}",
-    )
-
-
-def _batch(status: "Status") -> str:
-    if status.running_batch is not None:
-        return f"{status.running_batch} runs"
-    return "" if status.last_batch is None else str(status.last_batch)
-
-
-def _to_the_minute(time: str | None) -> str:
-    """Return a time of ISO-8601 in UTC as people read it."""
-    return "" if time is None else time[:16].replace("T", " ")
 
 
 def _print_problems(statuses: "Sequence[Status]") -> None:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from tidemill.text.report import Report
+
 SCHEMA_VERSION = 1
 # A problem was found; the command could not do its work; it was interrupted (docs/command.md).
 EXIT_PROBLEM, EXIT_NOT_DONE, EXIT_INTERRUPTED = 1, 2, 130
@@ -61,6 +63,42 @@ def new_table(*columns: str, right: "tuple[str, ...]" = (), no_wrap: "tuple[str,
             overflow="fold",
         )
     return table
+
+
+def print_report(report: "Report", *, as_json: bool, target: str | None = None) -> None:
+    """Print a report on standard output: as one JSON object, or as a table and lines.
+
+    Args:
+        report: The report.
+        as_json: Whether a program reads it.
+        target: The name of the target; None for a command that has none.
+    """
+    if as_json:
+        print_json(**({} if target is None else {"target": target}), **report.content)
+        return
+    from rich.markup import escape
+
+    console = output_console(STREAMS_WIDTH)
+    if report.columns:
+        table = new_table()
+        table.show_header = True
+        for column in report.columns:
+            table.add_column(
+                column.heading,
+                justify="right" if column.right else "left",
+                no_wrap=column.whole,
+                overflow="fold",
+            )
+        for row in report.items if report.rows is None else report.rows:
+            cells = [
+                (cell, column.styles.get(cell)) for column in report.columns for cell in (column.of(row),)
+            ]
+            table.add_row(
+                *(f"[{style}]{escape(cell)}[/]" if style else escape(cell) for cell, style in cells)
+            )
+        console.print(table)
+    for line in report.lines:
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def print_json(**content: Any) -> None:
