@@ -1,0 +1,213 @@
+"""A store on a file system, local or mounted."""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+from tidemill.storage.store import ChangedError, Entry, checked_key
+
+# A file before it has its name: left behind only by a kill, and never listed.
+_UNFINISHED = ".unfinished"
+# How often a folder that is missing is created before a write gives up.
+_TRIES = 100
+_T = TypeVar("_T")
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore:
+    """The files below a folder.
+
+    Attributes:
+        root: An absolute path.
+    """
+
+    root: Path
+
+    def read(self, key: str) -> bytes:
+        """Return the content of a file."""
+        with open(self._path(key), "rb") as file:
+            return file.read()
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Return a part of a file."""
+        with open(self._path(key), "rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def create(self, key: str, data: bytes) -> str:
+        """Create a file: a hard link of a finished one, which fails where the name is taken."""
+        path = self._path(key)
+        unfinished, version = _write(path, data)
+        try:
+            _link_or_create(unfinished, path)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(unfinished)
+        return version
+
+    def replace(self, key: str, data: bytes, *, unchanged: str | None = None) -> str:
+        """Replace a file by a finished one."""
+        path = self._path(key)
+        unfinished, version = _write(path, data)
+        try:
+            if unchanged is None:
+                os.replace(unfinished, path)
+            else:
+                _replace_unchanged(unfinished, path, unchanged)
+        except OSError:
+            os.unlink(unfinished)
+            raise
+        return version
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete files, and the folders that are empty then."""
+        folders = set()
+        for key in keys:
+            path = self._path(key)
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            folders.add(os.path.dirname(path))
+        root = os.fspath(self.root)
+        for folder in folders:
+            emptied = folder
+            with suppress(OSError):  # one that has files, or that another process removed
+                while len(emptied) > len(root):
+                    os.rmdir(emptied)
+                    emptied = os.path.dirname(emptied)
+
+    def list(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
+        """Return the files and folders directly in a folder."""
+        entries = (
+            Entry(key, is_folder=True) if item.is_dir() else _entry(key, item)
+            for key, item in self._scan(prefix, after)
+        )
+        return sorted(entry for entry in entries if entry is not None)
+
+    def names(self, prefix: str = "", *, after: str = "") -> Sequence[str]:
+        """Return the names that `list` has."""
+        return sorted(item.name for _, item in self._scan(prefix, after))
+
+    def walk(self, prefix: str = "") -> Sequence[Entry]:
+        """Return all files below a folder. A symbolic link below it is a file."""
+        return sorted(self._walk(prefix))
+
+    def copy(self, source: str, to: str) -> None:
+        """Copy a file by a hard link: neither name is ever written in place."""
+        path = self._path(to)
+        unfinished = _unfinished(path)
+        _in_folder(path, lambda: _link_or_copy(self._path(source), unfinished))
+        os.replace(unfinished, path)
+        with suppress(FileNotFoundError):  # nothing was renamed where both are the same file already
+            os.unlink(unfinished)
+
+    def uri(self, key: str = "") -> str:
+        """Return the path of a file or folder."""
+        return self._path(key) if key else os.fspath(self.root)
+
+    def delta_options(self) -> Mapping[str, str]:
+        """Return no options: delta-rs takes a path as it is."""
+        return {}
+
+    def _path(self, key: str) -> str:
+        return f"{self.root}/{checked_key(key)}"
+
+    def _scan(self, prefix: str, after: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+        try:
+            with os.scandir(self.uri(prefix)) as items:
+                for item in items:
+                    if item.name > after and not item.name.endswith(_UNFINISHED):
+                        yield (f"{prefix}/{item.name}" if prefix else item.name), item
+        except (FileNotFoundError, NotADirectoryError):
+            return
+
+    def _walk(self, prefix: str) -> Iterator[Entry]:
+        for key, item in self._scan(prefix):
+            if item.is_dir(follow_symlinks=False):
+                yield from self._walk(key)
+            elif (entry := _entry(key, item)) is not None:
+                yield entry
+
+
+def _entry(key: str, item: os.DirEntry[str]) -> Entry | None:
+    """Return the entry of a file; None where it was deleted in the meantime."""
+    try:
+        stat = item.stat(follow_symlinks=not item.is_symlink())
+    except FileNotFoundError:
+        return None
+    return Entry(key, stat.st_size, stat.st_mtime)
+
+
+def _unfinished(path: str) -> str:
+    folder, name = os.path.split(path)
+    return f"{folder}/.{name}.{uuid4().hex[:8]}{_UNFINISHED}"
+
+
+def _in_folder(path: str, write: Callable[[], _T]) -> _T:
+    """Write a file and create its folder where it is missing; a `delete` may remove the folder in between."""
+    for _ in range(_TRIES):
+        try:
+            return write()
+        except FileNotFoundError:
+            with suppress(FileNotFoundError):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+    return write()
+
+
+def _write(path: str, data: bytes) -> tuple[str, str]:
+    """Write a file that does not have its name yet, and return its path and version."""
+    unfinished = _unfinished(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(_in_folder(path, lambda: os.open(unfinished, flags, 0o666)), "wb") as file:
+        try:
+            file.write(data)
+            file.flush()
+        except OSError:
+            os.unlink(unfinished)
+            raise
+        return unfinished, _version(file.fileno())
+
+
+def _version(file: int | str) -> str:
+    stat = os.stat(file)
+    return f"{stat.st_ino}-{stat.st_mtime_ns}-{stat.st_size}"
+
+
+def _link_or_copy(source: str, to: str) -> None:
+    try:
+        os.link(source, to)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        shutil.copy2(source, to)
+
+
+def _link_or_create(unfinished: str, path: str) -> None:
+    """Give a finished file its name, which nothing may have."""
+    try:
+        os.link(unfinished, path)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        os.replace(unfinished, path)
+
+
+def _replace_unchanged(unfinished: str, path: str, version: str) -> None:
+    """Replace a file of a version. Writers that expect one wait for each other by a lock on the file itself."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _version(file.fileno()) == version == _version(path):
+                os.replace(unfinished, path)
+                return
+    except FileNotFoundError:
+        pass
+    raise ChangedError(f"{path} was replaced or removed by another process")

@@ -1,0 +1,101 @@
+"""A store in the memory of this process, for tests."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Lock
+from time import time
+from uuid import uuid4
+
+from tidemill.storage.store import ChangedError, Entry, checked_key
+
+# By the name of a store: content, time and version by key. A pickled store is the same store in the same process.
+_FILES: dict[str, dict[str, tuple[bytes, float, str]]] = {}
+_WRITING = Lock()
+_VERSIONS = count()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStore:
+    """Files in memory.
+
+    Attributes:
+        name: What identifies the store in this process.
+    """
+
+    name: str = field(default_factory=lambda: uuid4().hex)
+
+    def read(self, key: str) -> bytes:
+        """Return the content of a file."""
+        try:
+            return self._files[checked_key(key)][0]
+        except KeyError:
+            raise FileNotFoundError(self.uri(key)) from None
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Return a part of a file."""
+        return self.read(key)[start : start + length]
+
+    def create(self, key: str, data: bytes) -> str:
+        """Create a file."""
+        with _WRITING:
+            if checked_key(key) in self._files:
+                raise FileExistsError(self.uri(key))
+            return self._put(key, data)
+
+    def replace(self, key: str, data: bytes, *, unchanged: str | None = None) -> str:
+        """Replace a file."""
+        with _WRITING:
+            if unchanged is not None and self._files.get(key, (b"", 0.0, None))[2] != unchanged:
+                raise ChangedError(f"{self.uri(key)} was replaced or removed by another process")
+            return self._put(checked_key(key), data)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete files."""
+        for key in keys:
+            self._files.pop(checked_key(key), None)
+
+    def list(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
+        """Return the files and folders directly in a folder."""
+        start = len(prefix) + 1 if prefix else 0
+        entries = {
+            Entry(entry.key[: start + len(name)], is_folder=True) if deeper else entry
+            for entry in self.walk(prefix)
+            for name, deeper, _ in [entry.key[start:].partition("/")]
+            if name > after
+        }
+        return sorted(entries)
+
+    def names(self, prefix: str = "", *, after: str = "") -> Sequence[str]:
+        """Return the names that `list` has."""
+        return [entry.name for entry in self.list(prefix, after=after)]
+
+    def walk(self, prefix: str = "") -> Sequence[Entry]:
+        """Return all files below a folder."""
+        below = f"{checked_key(prefix)}/" if prefix else ""
+        return sorted(
+            Entry(key, len(data), modified)
+            for key, (data, modified, _) in list(self._files.items())
+            if key.startswith(below)
+        )
+
+    def copy(self, source: str, to: str) -> None:
+        """Copy a file."""
+        self.replace(to, self.read(source))
+
+    def uri(self, key: str = "") -> str:
+        """Return the address of a file or folder, which only this process knows."""
+        return f"memory://{self.name}" + (f"/{checked_key(key)}" if key else "")
+
+    def delta_options(self) -> Mapping[str, str]:
+        """Return no options."""
+        return {}
+
+    @property
+    def _files(self) -> dict[str, tuple[bytes, float, str]]:
+        return _FILES.setdefault(self.name, {})
+
+    def _put(self, key: str, data: bytes) -> str:
+        version = str(next(_VERSIONS))
+        self._files[key] = (data, time(), version)
+        return version

@@ -1,0 +1,129 @@
+"""Where the files of a lake are: the few verbs that a file system and every object store have.
+
+A key is the path of a file below the root of its store, with "/" between the names. There is no rename, append,
+mkdir, exists or stat: a file is created or replaced as a whole, and a folder is there while it has files.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class ChangedError(OSError):
+    """A file was replaced or removed since its version was seen."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """A file, or a folder of a listing of one level.
+
+    Attributes:
+        key: Its key.
+        size: Its bytes; 0 of a folder.
+        modified: When it was last written by the store's clock, seconds since the epoch; 0 of a folder.
+        is_folder: Whether it is a folder.
+    """
+
+    key: str
+    size: int = 0
+    modified: float = 0.0
+    is_folder: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last name of its key."""
+        return self.key.rpartition("/")[2]
+
+
+class Store(Protocol):
+    """The files below one root. A store is a plain address, so it can be pickled and used from any process."""
+
+    def read(self, key: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        ...
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Return a part of a file; fewer bytes where it ends before.
+
+        Args:
+            key: The file.
+            start: The first byte.
+            length: The number of bytes.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        ...
+
+    def create(self, key: str, data: bytes) -> str:
+        """Create a file and return its version. One of several writers succeeds, and no reader sees a part.
+
+        Raises:
+            FileExistsError: There is such a file already.
+        """
+        ...
+
+    def replace(self, key: str, data: bytes, *, unchanged: str | None = None) -> str:
+        """Replace a file, or create it, as a whole, and return its version.
+
+        Args:
+            key: The file.
+            data: Its new content.
+            unchanged: The version that it must still have.
+
+        Raises:
+            ChangedError: It has another version, or is missing.
+        """
+        ...
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete files; those that are missing are passed over."""
+        ...
+
+    def list(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
+        """Return the files and folders directly in a folder, sorted; none where it is missing.
+
+        Args:
+            prefix: The folder; "" is the root.
+            after: Only those whose names come after this one.
+        """
+        ...
+
+    def names(self, prefix: str = "", *, after: str = "") -> Sequence[str]:
+        """Return the names that `list` has: what is cheaper on a file system, which must ask for sizes and times."""
+        ...
+
+    def walk(self, prefix: str = "") -> Sequence[Entry]:
+        """Return all files below a folder at any depth, sorted by key; none where it is missing."""
+        ...
+
+    def copy(self, source: str, to: str) -> None:
+        """Copy a file, over one that is there.
+
+        Raises:
+            FileNotFoundError: There is no file to copy.
+        """
+        ...
+
+    def uri(self, key: str = "") -> str:
+        """Return the address of a file or folder as Spark and delta-rs take it; of the root without a key."""
+        ...
+
+    def delta_options(self) -> Mapping[str, str]:
+        """Return the options with which delta-rs opens a table of this store."""
+        ...
+
+
+def checked_key(key: str) -> str:
+    """Return a key after a check of its form.
+
+    Raises:
+        ValueError: It is empty, absolute, or has an empty name, "." or "..".
+    """
+    if any(name in {"", ".", ".."} or "\0" in name for name in key.split("/")):
+        raise ValueError(f"{key!r} is not a key: it must consist of names with '/' between them")
+    return key
