@@ -403,3 +403,9 @@ def test_an_object_that_is_printed_with_its_address_is_known_by_its_type():
     versions = [declared(function=partial(renamed, column=column)) for column in (one, other)]
     assert str(one) != str(other)
     assert versions[0] == versions[1]
+
+
+def test_lambdas_that_share_an_indented_line_have_a_code_version():
+    if True:
+        other = lambda events: events.distinct(); same = lambda events: events  # noqa: E702, E731  # fmt: skip
+    assert declared(function=same) == declared(function=other)  # the line is all that Python knows of either

@@ -82,19 +82,21 @@ def function_code(function: Callable[..., Any]) -> str:
         source = inspect.getsource(function)
     except (OSError, TypeError):
         return _qualified(function)
+    is_indented = not source[:1].strip()
     try:
         # A body may have text that is less indented than its definition, so the source is not dedented.
-        (definition,) = ast.parse(source if source[:1].strip() else f"if True:\n{source}").body
+        statements = ast.parse(f"if True:\n{source}" if is_indented else source).body
     except (SyntaxError, ValueError):
         return " ".join(source.split())
-    if isinstance(definition, ast.If) and not source[:1].strip():
-        (definition,) = definition.body
-    if isinstance(definition, _DEFINITIONS):
-        definition.decorator_list = []
-    for part in ast.walk(definition):
-        if isinstance(part, _DEFINITIONS) and ast.get_docstring(part) is not None:
-            part.body = part.body[1:] or [ast.Pass()]
-    return ast.unparse(definition)
+    if is_indented and isinstance(block := statements[0], ast.If):
+        statements = block.body
+    for statement in statements:  # more than one where a lambda shares its line
+        if isinstance(statement, _DEFINITIONS):
+            statement.decorator_list = []
+        for part in ast.walk(statement):
+            if isinstance(part, _DEFINITIONS) and ast.get_docstring(part) is not None:
+                part.body = part.body[1:] or [ast.Pass()]
+    return "\n".join(map(ast.unparse, statements))
 
 
 def _qualified(value: Any) -> str:

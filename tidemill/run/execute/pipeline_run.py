@@ -7,13 +7,15 @@ the streams run in worker threads.
 import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from queue import Empty, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.amount import is_little
 from tidemill.definitions.selection import topological_order
-from tidemill.errors import CanceledError, LeaseHeldError, LeaseLostError, TidemillError
+from tidemill.errors import CanceledError, LeaseHeldError, LeaseLostError, TerminalError, TidemillError
 from tidemill.records.batch import BatchRecord
 from tidemill.records.lease import Lease
 from tidemill.records.manifest import first_manifest
@@ -24,7 +26,7 @@ from tidemill.run.execute.progress import Live
 from tidemill.run.execute.results import StreamResult
 from tidemill.run.execute.stream_run import StreamRun
 from tidemill.run.spark.engine import Engine
-from tidemill.run.spark.error_translation import translated
+from tidemill.run.spark.error_translation import message_of, translated
 from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
@@ -124,7 +126,8 @@ class PipelineRun:
     def _cancel(self, ended: "Queue[StreamResult]", running: int) -> None:
         """Stop the streams that are running, and report every stream that has no result yet."""
         self._canceled.set()
-        self._engine.abort_start()
+        with suppress(Exception):  # the interrupt is the error to report
+            self._engine.abort_start()
         deadline = time.monotonic() + CANCEL_SECONDS
         for _ in range(running):
             try:
@@ -157,9 +160,11 @@ class PipelineRun:
             except LeaseHeldError as error:
                 decided.append(StreamResult(stream=stream.name, outcome="busy", reason=error.what))
             except Exception as error:  # noqa: BLE001 - whatever it is becomes the stream's result
-                holder = self._records(stream).holder()
-                if holder is None:
-                    decided.append(self._failed(stream, translated(error, stream.name), 0.0))
+                holder = None
+                with suppress(Exception):  # the first error is the one to report
+                    holder = self._records(stream).holder()
+                if holder is None or stream.name in self._leases:
+                    decided.append(self._failed(stream, error))
                 else:  # a checkpoint that another run is writing may look damaged for a moment
                     reason = f"{holder} holds the lease of this stream."
                     decided.append(StreamResult(stream=stream.name, outcome="busy", reason=reason))
@@ -168,12 +173,19 @@ class PipelineRun:
         return decided
 
     def _put(self, ended: "Queue[StreamResult]", stream: "Stream") -> None:
+        """Run a stream, and report its result whatever is raised: the run waits for it."""
         self._started.add(stream.name)
+        started = time.monotonic()
         try:
             result = self._run(stream)
-        finally:
+        except BaseException as raised:  # noqa: BLE001 - also a SystemExit of the user's function
+            result = self._failed(stream, raised, time.monotonic() - started)
+        try:
             self.live.leave(stream.name)
             self._release(stream)
+        except BaseException as raised:  # noqa: BLE001 - as above
+            warning = f"its lease was not released ({message_of(raised)}): it expires by its heartbeat."
+            result = replace(result, warnings=(*result.warnings, warning))
         ended.put(result)
 
     def _release(self, stream: "Stream") -> None:
@@ -202,9 +214,6 @@ class PipelineRun:
             return self._canceled_result(
                 stream, batches=self._batches(stream), seconds=time.monotonic() - started, error=error
             )
-        except Exception as raised:  # noqa: BLE001 - whatever it is becomes the stream's result
-            failure = translated(raised, stream.name, unfinished_batch=self._unfinished_batch(stream))
-            return self._failed(stream, failure, time.monotonic() - started)
 
     def _unfinished_batch(self, stream: "Stream") -> int | None:
         """Return the batch that was planned and not committed; None where there is none, or it cannot be read."""
@@ -241,7 +250,9 @@ class PipelineRun:
             except CanceledError:
                 raise
             except Exception as error:
-                transient = translated(error, stream.name).transient
+                transient = False
+                with suppress(BaseException):  # the stream's own failure is the one to report
+                    transient = translated(error, stream.name).transient
                 if attempt == ATTEMPTS or not transient or not stream_run.stopped.is_set():
                     raise
                 self._canceled.wait(2.0 ** (attempt - 1))
@@ -280,27 +291,41 @@ class PipelineRun:
             error=translated(error or CanceledError(), stream.name),
         )
 
-    def _failed(self, stream: "Stream", error: TidemillError, seconds: float) -> StreamResult:
-        records = self._records(stream)
-        if stream.name in self._leases and not isinstance(error, LeaseLostError):
-            manifest = records.manifest()
-            if manifest is None and not records.checkpoint(FIRST_GENERATION).exists():
-                manifest = first_manifest({})  # its first run: it has no part that could miss its manifest
-            if manifest is not None:
-                try:
-                    snapshot = records.snapshot()
-                except TidemillError:
-                    snapshot = None
-                position = failure_position(stream, manifest, snapshot)
-                records.write_manifest(manifest.with_failure(self._run_id, error, position))
+    def _failed(self, stream: "Stream", raised: BaseException, seconds: float = 0.0) -> StreamResult:
+        """Record a failure, and return its result; a step that fails is a warning of the result."""
+        error: TidemillError = TerminalError(f"{type(raised).__name__} was raised.", stream=stream.name)
+        batches: tuple[BatchRecord, ...] = ()
+        warnings: tuple[str, ...] = ()
+        try:
+            error = translated(raised, stream.name, unfinished_batch=self._unfinished_batch(stream))
+            batches = self._batches(stream)
+            self._record_failure(stream, error)
+        except BaseException as another:  # noqa: BLE001 - the stream's own failure is the one to report
+            warnings = (f"the failure was not recorded, because that failed, too: {message_of(another)}.",)
         return StreamResult(
             stream=stream.name,
             outcome="failed",
-            batches=self._batches(stream),
+            batches=batches,
             seconds=round(seconds, 3),
-            table=str(records.table()),
+            table=str(self._records(stream).table()),
             error=error,
+            warnings=warnings,
         )
+
+    def _record_failure(self, stream: "Stream", error: TidemillError) -> None:
+        if stream.name not in self._leases or isinstance(error, LeaseLostError):
+            return
+        records = self._records(stream)
+        manifest = records.manifest()
+        if manifest is None and not records.checkpoint(FIRST_GENERATION).exists():
+            manifest = first_manifest({})  # its first run: it has no part that could miss its manifest
+        if manifest is not None:
+            try:
+                snapshot = records.snapshot()
+            except TidemillError:
+                snapshot = None
+            position = failure_position(stream, manifest, snapshot)
+            records.write_manifest(manifest.with_failure(self._run_id, error, position))
 
 
 def _release_after(stopped: Event, lease: Lease) -> None:

@@ -134,7 +134,21 @@ def _text(error: BaseException) -> str:
     """Return the message of an error and of its causes: the reason is often in the last of them."""
     stacks = (getattr(error, name, None) for name in ("_stackTrace", "_stacktrace"))  # classic, Connect
     stack = next((stack for stack in stacks if isinstance(stack, str)), "")
-    return "\n".join([str(error), *(line for line in stack.splitlines() if line.startswith("Caused by: "))])
+    return "\n".join(
+        [_string(error), *(line for line in stack.splitlines() if line.startswith("Caused by: "))]
+    )
+
+
+def _string(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an error of the user's whose `__str__` raises
+        return ""
+
+
+def message_of(error: BaseException) -> str:
+    """Return the type and the message of an error, which always succeeds."""
+    return f"{type(error).__name__}: {_string(error)}".removesuffix(": ")
 
 
 def _innermost(text: str, fallback: str) -> tuple[str, str]:
@@ -151,7 +165,7 @@ def _innermost(text: str, fallback: str) -> tuple[str, str]:
         return name, _one_line(f"{name}: {reason}" if reason else name)
     error_class = (inner or classes or [fallback])[-1]
     start = text.rfind(f"[{error_class}]")
-    return error_class, _one_line(text[start:] if start >= 0 else f"{error_class}: {text}")
+    return error_class, _one_line(text[start:] if start >= 0 else f"{error_class}: {text}".removesuffix(": "))
 
 
 def _one_line(message: str) -> str:
