@@ -63,9 +63,9 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
     "Sources": {
         "tidemill": (
             Entry("Feed"),
-            Entry("from_json"),
-            Entry("from_csv"),
-            Entry("raw"),
+            Entry("Json"),
+            Entry("Csv"),
+            Entry("Raw"),
             Entry("KafkaSource", ("with_watermark",)),
             Entry("FileSource", ("with_watermark",)),
             Entry("DeltaSource", ("with_watermark", "static")),
@@ -152,6 +152,9 @@ def _entry(package: griffe.Module, module: str, entry: Entry) -> list[str]:
         rows = _argument_rows(public.all_members["__init__"], _described(public))
     else:
         rows = _attribute_rows(public, with_defaults=entry.created)
+    rows = [
+        row for row in rows if "init=False" not in str(getattr(public.all_members.get(row.name), "value", ""))
+    ]
     lines += _documented(public, rows)
     for name in entry.members:
         member = public.all_members[name]

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 
-from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
 from tidemill.records.batch import BatchRecord
 from tidemill.records.manifest import first_manifest
@@ -35,7 +35,7 @@ SCHEMA = {
 shop = Pipeline("shop")
 
 
-@shop.stream(source=Feed("orders", from_json("n INT")), sink=DeltaAppend())
+@shop.stream(source=Feed("orders", Json("n INT")), sink=DeltaAppend())
 def orders(events: "DataFrame") -> "DataFrame":
     """Every order."""
     return events

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 from side_by_side import peak_mb, print_header, print_row
 
-from tidemill import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.definitions.stream import Stream
 from tidemill.engines.engine import SparkEngine
 from tidemill.operations.housekeeping.maintain import maintain
@@ -97,7 +97,7 @@ def growing() -> Pipeline:
 
     pipeline = Pipeline("growth")
 
-    feed = Feed("rows", value=from_json("id BIGINT, at TIMESTAMP"), max_files_per_batch=1)
+    feed = Feed("rows", format=Json("id BIGINT, at TIMESTAMP"), max_files_per_batch=1)
 
     @pipeline.stream(source=feed, sink=DeltaAppend())
     def ingest(rows):  # noqa: ANN001, ANN202

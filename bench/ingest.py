@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bids import BID, bids, broker_of, into_files, into_topic, parsed
 from side_by_side import Work, compare, median, peak, print_header, print_row, ratios, work
 
-from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.target.target import KafkaCluster, TopicBinding
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def tidemill(given: Work) -> Callable[[], object]:
     scratch = given.scratch()
     if given.case["bootstrap"]:
         scratch.bindings[FEED] = TopicBinding(KafkaCluster(bootstrap=given.case["bootstrap"]), FEED)
-    feed = Feed(FEED, value=from_json(BID), quarantine=RULES, max_records_per_batch=None)
+    feed = Feed(FEED, format=Json(BID), rules=RULES, max_records_per_batch=None)
     stream = Pipeline("bench").stream(source=feed, sink=DeltaAppend(), name="bids")(lambda rows: rows)
     return lambda: scratch.run(stream)
 

@@ -119,7 +119,7 @@ def tidemill(given: Work) -> Callable[[], object]:
     pipeline = Pipeline("bench")
     if given.case["bootstrap"]:
         scratch.clusters["default"] = KafkaCluster(bootstrap=given.case["bootstrap"])
-        source = KafkaSource(subscribe=TOPIC, max_offsets_per_batch=None)
+        source = KafkaSource(subscribe=TOPIC, max_records_per_batch=None)
 
         def function(rows: "DataFrame", channels: "DataFrame") -> "DataFrame":
             return counted(parsed(rows).withWatermark("date_time", "1 minute"), channels)

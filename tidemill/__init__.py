@@ -1,10 +1,13 @@
 """The public names that every pipeline is made of."""
 
+from tidemill import functions
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.feed import Feed
 from tidemill.connectors.files.source import FileSource
+from tidemill.connectors.formats.csv import Csv
+from tidemill.connectors.formats.json import Json
+from tidemill.connectors.formats.raw import Raw
 from tidemill.connectors.kafka.source import KafkaSource
-from tidemill.connectors.parser import from_csv, from_json, raw
 from tidemill.definitions.backfill_by import BackfillBy
 from tidemill.definitions.bounds import Checks, StateBounds
 from tidemill.definitions.expectations import Expect
@@ -19,6 +22,7 @@ from tidemill.sinks.delta_overwrite import DeltaOverwrite
 __all__ = [
     "BackfillBy",
     "Checks",
+    "Csv",
     "DeltaAppend",
     "DeltaMerge",
     "DeltaOverwrite",
@@ -26,13 +30,13 @@ __all__ = [
     "Expect",
     "Feed",
     "FileSource",
+    "Json",
     "KafkaSource",
     "Pipeline",
     "QueryOptions",
+    "Raw",
     "RunWhen",
     "StateBounds",
     "Stream",
-    "from_csv",
-    "from_json",
-    "raw",
+    "functions",
 ]

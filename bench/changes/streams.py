@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, Pipeline, QueryOptions, from_json
+from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, Json, Pipeline, QueryOptions
 from tidemill.definitions.sink import Sink
 from tidemill.definitions.stream import Stream
 
@@ -226,9 +226,9 @@ def _source(
     kind, name = what.split(" ")
     match kind:
         case "feed" if name == "customers":
-            return Feed(name, value=from_json(CUSTOMER))
+            return Feed(name, format=Json(CUSTOMER))
         case "feed":
-            return Feed(name, value=from_json(ORDER), quarantine={"amount_known": "amount IS NOT NULL"})
+            return Feed(name, format=Json(ORDER), rules={"amount_known": "amount IS NOT NULL"})
         case "files":
             return FileSource(path=str(landing / definition.folder(name)), format="text")
         case "changes":

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 
-from tidemill import DeltaAppend, DeltaSource, Feed, Pipeline, raw
+from tidemill import DeltaAppend, DeltaSource, Feed, Pipeline, Raw
 from tidemill.connectors.binding import binding_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.stream import Stream
@@ -51,7 +51,7 @@ def declare(count: int, sources: Path) -> Declared:
         kind = "topic" if number % 10 < 4 else "folder" if number % 10 < 8 else "table"
         name = f"{kind}_{number:03d}"
         names[kind].append(name)
-        source = DeltaSource(path=str(sources / name)) if kind == "table" else Feed(name, value=raw())
+        source = DeltaSource(path=str(sources / name)) if kind == "table" else Feed(name, format=Raw())
         pipeline.stream(source=source, sink=DeltaAppend(), name=name)(lambda rows: rows)
     return Declared(pipeline, *(tuple(names[kind]) for kind in ("topic", "folder", "table")))
 

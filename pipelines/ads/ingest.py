@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pipelines.ads.pipeline import ads
-from tidemill import BackfillBy, DeltaAppend, DeltaMerge, Feed, from_json
+from tidemill import BackfillBy, DeltaAppend, DeltaMerge, Feed, Json
 from tidemill import functions as F
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ CAMPAIGN_CHANGE = """
 @ads.stream(
     source=Feed(
         "ad-impressions",
-        value=from_json(IMPRESSION),
-        quarantine={
+        format=Json(IMPRESSION),
+        rules={
             "has_impression_id": "impression_id <> ''",
             "has_ad_id": "ad_id <> ''",
             "has_user_id": "user_id <> ''",
@@ -62,8 +62,8 @@ def impressions(events: "DataFrame") -> "DataFrame":
 @ads.stream(
     source=Feed(
         "ad-clicks",
-        value=from_json(CLICK),
-        quarantine={
+        format=Json(CLICK),
+        rules={
             "has_click_id": "click_id <> ''",
             "has_impression_id": "impression_id <> ''",
             "has_click_time": "click_time IS NOT NULL",
@@ -81,8 +81,8 @@ def clicks(events: "DataFrame") -> "DataFrame":
 @ads.stream(
     source=Feed(
         "ad-campaigns",
-        value=from_json(CAMPAIGN_CHANGE),
-        quarantine={
+        format=Json(CAMPAIGN_CHANGE),
+        rules={
             "has_ad_id": "ad_id <> ''",
             "has_seq": "seq IS NOT NULL",
             "has_changed_at": "changed_at IS NOT NULL",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
-from tidemill import Checks, DeltaAppend, Expect, Feed, Pipeline, QueryOptions, from_json
+from tidemill import Checks, DeltaAppend, Expect, Feed, Json, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.lake import Lake
@@ -18,7 +18,7 @@ shop = Pipeline("shop", checks=Checks(late_share=0.5))
 
 
 @shop.stream(
-    source=Feed("orders", from_json("id STRING, n INT, at TIMESTAMP"), quarantine={"has_id": "id <> ''"}),
+    source=Feed("orders", Json("id STRING, n INT, at TIMESTAMP"), rules={"has_id": "id <> ''"}),
     sink=DeltaAppend(),
     expect=[Expect("small", "n < 100", on_violation="drop")],
 )

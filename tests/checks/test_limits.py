@@ -12,17 +12,17 @@ from tidemill import (
     DeltaSource,
     Feed,
     FileSource,
+    Json,
     KafkaSource,
     Pipeline,
     QueryOptions,
-    from_json,
 )
 from tidemill.connectors.registry import connector_of
 from tidemill.definitions.options import pinned_differences
 from tidemill.errors import DefinitionError
 from tidemill.testing import multiset
 
-FEED = Feed("orders", value=from_json("id STRING, n INT"))
+FEED = Feed("orders", format=Json("id STRING, n INT"))
 
 
 class Reader:
@@ -92,8 +92,8 @@ FILES, BYTES, OFFSETS = "maxFilesPerTrigger", "maxBytesPerTrigger", "maxOffsetsP
     ("source", "limits"),
     [
         (KafkaSource(subscribe="a"), {OFFSETS: "1000000"}),
-        (KafkaSource(subscribe="a", max_offsets_per_batch=5), {OFFSETS: "5"}),
-        (KafkaSource(subscribe="a", max_offsets_per_batch=None), {}),
+        (KafkaSource(subscribe="a", max_records_per_batch=5), {OFFSETS: "5"}),
+        (KafkaSource(subscribe="a", max_records_per_batch=None), {}),
         (FileSource(path="in", format="text"), {FILES: "1000"}),
         (FileSource(path="in", format="text", max_files_per_batch=None), {}),
         (FileSource(path="in", format="text", max_bytes_per_batch=9), {BYTES: "9"}),
@@ -122,10 +122,10 @@ def test_every_streaming_source_has_a_limit(source, limits):
         ),
         (lambda: DeltaSource(path="t", options={FILES: "5"}), "max_files_per_batch="),
         (lambda: DeltaSource(path="t", options={BYTES: "5"}), "max_bytes_per_batch="),
-        (lambda: KafkaSource(subscribe="a", options={OFFSETS: "5"}), "max_offsets_per_batch="),
+        (lambda: KafkaSource(subscribe="a", options={OFFSETS: "5"}), "max_records_per_batch="),
         (lambda: FileSource(path="in", format="text", max_bytes_per_batch=0), "max_bytes_per_batch is 0"),
         (lambda: DeltaSource(path="t", max_bytes_per_batch=0), "max_bytes_per_batch is 0"),
-        (lambda: Feed("a", value=from_json("id INT"), max_bytes_per_batch=-1), "max_bytes_per_batch is -1"),
+        (lambda: Feed("a", format=Json("id INT"), max_bytes_per_batch=-1), "max_bytes_per_batch is -1"),
         (lambda: orders().limited(max_files_per_batch=0), "max_files_per_batch is 0"),
         (lambda: orders().static().limited(max_files_per_batch=1), "snapshot"),
         (lambda: merged().limited(max_files_per_batch=1), r"changes\(\)"),
@@ -138,7 +138,7 @@ def test_a_wrong_limit_is_refused_with_the_argument(declare, message):
 
 def test_batches_of_a_feed_and_of_its_reader_follow_their_limits(scratch):
     shop = Pipeline("shop")
-    feed = Feed("orders", value=from_json("id STRING, n INT"), max_bytes_per_batch=10)
+    feed = Feed("orders", format=Json("id STRING, n INT"), max_bytes_per_batch=10)
     first = shop.stream(source=feed, sink=DeltaAppend(), name="orders")(lambda events: events)
     copy = shop.stream(source=first.limited(max_files_per_batch=1), sink=DeltaAppend(), name="copy")(
         lambda t: t

@@ -28,12 +28,12 @@ SLOW, AFTER = StreamName("case", "slow"), StreamName("case", "after")
 PIPELINE = """
 import os
 from pyspark.sql import functions as F
-from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Pipeline, Json
 
 case = Pipeline("case")
 sleep = f"java_method('java.lang.Thread', 'sleep', {os.environ.get('TEST_SLEEP', '0')}L)"
 
-@case.stream(source=Feed("numbers", from_json("n INT"), max_files_per_batch=1), sink=DeltaAppend())
+@case.stream(source=Feed("numbers", Json("n INT"), max_files_per_batch=1), sink=DeltaAppend())
 def slow(events):
     return events.withColumn("slept", F.expr(f"CASE WHEN n = 2 THEN {sleep} END"))
 

@@ -7,7 +7,7 @@ import pytest
 from dagster import AssetKey
 from rich.console import Console
 
-from tidemill import DeltaAppend, DeltaSource, Feed, Pipeline, raw
+from tidemill import DeltaAppend, DeltaSource, Feed, KafkaSource, Pipeline, Raw
 from tidemill.cli.shared.live_view import LINE_SECONDS, LiveView
 from tidemill.connectors.backlog import Backlog
 from tidemill.orchestration.assets.live_observations import LiveObservations
@@ -20,11 +20,12 @@ NAME = StreamName("shop", "orders")
 @pytest.mark.parametrize(
     ("source", "backlog", "expected"),
     [
-        (Feed("a", value=raw(), max_files_per_batch=10), Backlog(25, "files"), 3),
-        (Feed("a", value=raw(), max_records_per_batch=1_000), Backlog(1_000, "messages"), 1),
-        (Feed("a", value=raw(), max_records_per_batch=None), Backlog(1_000, "messages"), None),
+        (Feed("a", format=Raw(), max_files_per_batch=10), Backlog(25, "files"), 3),
+        (Feed("a", format=Raw(), max_records_per_batch=1_000), Backlog(1_000, "messages"), 1),
+        (Feed("a", format=Raw(), max_records_per_batch=None), Backlog(1_000, "messages"), None),
+        (KafkaSource(subscribe="a", max_records_per_batch=400), Backlog(1_000, "messages"), 3),
         (DeltaSource(path="/t"), Backlog(5, "versions"), None),
-        (Feed("a", value=raw()), Backlog(0, "files"), None),
+        (Feed("a", format=Raw()), Backlog(0, "files"), None),
     ],
 )
 def test_the_limits_of_a_source_tell_about_how_many_batches_come(source, backlog, expected):
@@ -89,7 +90,7 @@ def test_without_a_terminal_a_line_per_stream_is_printed_now_and_then():
 def test_a_run_shows_its_batches_and_ends_with_nothing(scratch):
     shop = Pipeline("shop")
     stream = shop.stream(
-        source=Feed("orders", value=raw(), max_files_per_batch=1), sink=DeltaAppend(), name="orders"
+        source=Feed("orders", format=Raw(), max_files_per_batch=1), sink=DeltaAppend(), name="orders"
     )(lambda rows: rows)
     for number in range(3):
         scratch.drop_file("orders", [f"line {number}"])

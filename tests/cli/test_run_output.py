@@ -9,7 +9,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from tests.orchestration.shop import ORDERS, Shop
-from tidemill import DeltaAppend, Expect, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate_after_run
 from tidemill.cli.run.results import line
 from tidemill.cli.run.run import app
@@ -119,7 +119,7 @@ def test_a_stream_that_did_not_run_has_no_checks(ran, outcome):
 
 def test_an_unfinished_stream_has_the_result_of_the_rule_that_stopped_it_only(tmp_path):
     @Pipeline("p").stream(
-        source=Feed("f", from_json("n INT")),
+        source=Feed("f", Json("n INT")),
         sink=DeltaAppend(),
         expect=[Expect(name, "n > 0", on_violation="fail") for name in ("first", "second")],
     )

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from tidemill import Checks, DeltaAppend, Feed, Pipeline, StateBounds, from_json
+from tidemill import Checks, DeltaAppend, Feed, Json, Pipeline, StateBounds
 from tidemill.checks.evaluation import check_names
 from tidemill.errors import DefinitionError
 
-FEED = Feed("orders", from_json("id STRING, at TIMESTAMP"))
+FEED = Feed("orders", Json("id STRING, at TIMESTAMP"))
 
 
 def declared(pipeline: Pipeline, **options):

@@ -13,14 +13,14 @@ from tidemill import (
     Expect,
     Feed,
     FileSource,
+    Json,
     KafkaSource,
     Pipeline,
     QueryOptions,
-    from_json,
 )
 from tidemill.errors import DefinitionError
 
-FEED = Feed("events", value=from_json("id STRING"))
+FEED = Feed("events", format=Json("id STRING"))
 
 
 def same(events):
@@ -44,13 +44,13 @@ def two(left, right):
         (lambda: Pipeline("streaming"), "reserved"),
         (lambda: declared(name="a__b"), "stream name 'a__b'"),
         (lambda: declared(name="x'; DROP"), "stream name"),
-        (lambda: Feed("../etc", value=from_json("id STRING")), r"feed name '\.\./etc'"),
-        (lambda: Feed("events", value="id STRING"), "from_json"),
-        (lambda: Feed("events", value=from_json("id STRING"), quarantine={"a-b": "true"}), "a-b"),
-        (lambda: Feed("events", value=from_json("id STRING"), quarantine={"unparsable": "true"}), "reserved"),
-        (lambda: Feed("events", value=from_json(" ")), "DDL"),
+        (lambda: Feed("../etc", format=Json("id STRING")), r"feed name '\.\./etc'"),
+        (lambda: Feed("events", format="id STRING"), "Json"),
+        (lambda: Feed("events", format=Json("id STRING"), rules={"a-b": "true"}), "a-b"),
+        (lambda: Feed("events", format=Json("id STRING"), rules={"unparsable": "true"}), "reserved"),
+        (lambda: Feed("events", format=Json(" ")), "DDL"),
         (
-            lambda: Feed("events", value=from_json("id STRING"), max_records_per_batch=0),
+            lambda: Feed("events", format=Json("id STRING"), max_records_per_batch=0),
             "max_records_per_batch",
         ),
         (lambda: FEED.with_watermark("t", "2 hours"), "stateless"),

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 from pyspark.sql import functions as F
 
-from tidemill import DeltaAppend, DeltaMerge, Expect, Feed, Pipeline, QueryOptions, from_csv, from_json
+from tidemill import Csv, DeltaAppend, DeltaMerge, Expect, Feed, Json, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import DefinitionError, TerminalError
 from tidemill.testing import multiset
@@ -71,7 +71,7 @@ PAYMENTS = [
 
 @pytest.mark.parametrize("query", ENGINES)
 def test_a_record_for_which_a_rule_raises_goes_to_quarantine(scratch, query):
-    feed = Feed("payments", value=from_json(PAYMENT), quarantine=RULES)
+    feed = Feed("payments", format=Json(PAYMENT), rules=RULES)
     payments = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), query=query, name="payments")(
         lambda e: e
     )
@@ -100,7 +100,7 @@ def test_a_rule_of_the_output_that_raises_is_violated(scratch):
         Expect("shared_too", "10 / parts < 100", on_violation="drop"),
     ]
     shop = Pipeline("shop")
-    feed = Feed("payments", value=from_json(PAYMENT))
+    feed = Feed("payments", format=Json(PAYMENT))
     given = {"expect": rules, "query": COMPILED}
     payments = shop.stream(source=feed, sink=DeltaAppend(), name="payments")(lambda events: events)
     ingest = shop.stream(source=feed, sink=DeltaAppend(), name="ingest", **given)(awkward)
@@ -126,7 +126,7 @@ def test_a_rule_of_the_output_that_raises_is_violated(scratch):
 
 def test_a_row_for_which_a_fail_rule_raises_stops_the_batch(scratch):
     rule = Expect("positive", RULES["amount_positive"], on_violation="fail")
-    feed = Feed("payments", value=from_json(PAYMENT))
+    feed = Feed("payments", format=Json(PAYMENT))
     strict = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), expect=[rule], name="payments")(
         lambda e: e
     )
@@ -140,7 +140,7 @@ def test_a_row_for_which_a_fail_rule_raises_stops_the_batch(scratch):
 
 
 def test_a_rule_that_is_not_a_condition_is_still_refused(scratch):
-    feed = Feed("payments", value=from_json(PAYMENT), quarantine={"amount": "parts"})
+    feed = Feed("payments", format=Json(PAYMENT), rules={"amount": "parts"})
     payments = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="payments")(
         lambda events: events
     )
@@ -178,7 +178,7 @@ MORE = [
 
 
 def test_a_record_with_more_than_one_json_value_is_unparsable(scratch):
-    feed = Feed("events", value=from_json(NESTED))
+    feed = Feed("events", format=Json(NESTED))
     events = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), query=COMPILED, name="events")(
         lambda e: e
     )
@@ -192,7 +192,7 @@ def test_a_record_with_more_than_one_json_value_is_unparsable(scratch):
 def test_json_that_an_option_allows_is_one_value(scratch):
     options = {"allowComments": "true", "allowUnquotedFieldNames": "true", "mode": "FAILFAST"}
     lines = ["{id:1,inner:{a:1}} // of the shop", "{id:2/*}*/}", "{id:3}{id:4}"]
-    feed = Feed("events", value=from_json(NESTED, options))
+    feed = Feed("events", format=Json(NESTED, options))
     events = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="events")(lambda events: events)
     scratch.run(events, [lines])
     assert scratch.rows(events, "id") == multiset([(1,), (2,)])
@@ -212,7 +212,7 @@ def test_json_that_an_option_allows_is_one_value(scratch):
     ],
 )
 def test_the_header_of_every_csv_file_is_left_out(scratch, options, headers, rows):
-    feed = Feed("orders", value=from_csv("id STRING, `net amount` INT", options, header=True))
+    feed = Feed("orders", format=Csv("id STRING, `net amount` INT", options, header=True))
     orders = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="orders")(
         lambda events: events.withColumnRenamed("net amount", "amount")
     )
@@ -226,7 +226,7 @@ def test_the_header_of_every_csv_file_is_left_out(scratch, options, headers, row
 
 def test_a_line_that_is_no_header_is_a_record(scratch):
     lines = ["id,amount", "id,7", "amount,id", "id", "id,amount,more", "xid,amount"]
-    feed = Feed("orders", value=from_csv("id STRING, amount STRING", header=True))
+    feed = Feed("orders", format=Csv("id STRING, amount STRING", header=True))
     orders = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="orders")(lambda events: events)
     result = scratch.run(orders, [lines])[0]
     assert result.total("rows_read") == len(lines) - 1
@@ -236,4 +236,4 @@ def test_a_line_that_is_no_header_is_a_record(scratch):
 
 def test_the_option_header_is_refused_with_the_argument():
     with pytest.raises(DefinitionError, match="header=True"):
-        from_csv("id STRING", {"header": "true"})
+        Csv("id STRING", {"header": "true"})

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidemill import DeltaAppend, Feed, Pipeline, RunWhen, raw
+from tidemill import DeltaAppend, Feed, Pipeline, Raw, RunWhen
 from tidemill.definitions.run_when import Amount
 from tidemill.errors import DefinitionError
 
@@ -81,7 +81,7 @@ def test_a_stream_has_the_policy_of_its_pipeline_unless_it_has_its_own():
     shop = Pipeline("shop", run_when=hourly)
 
     def declared(name, **fields):
-        return shop.stream(source=Feed(name, value=raw()), sink=DeltaAppend(), name=name, **fields)(
+        return shop.stream(source=Feed(name, format=Raw()), sink=DeltaAppend(), name=name, **fields)(
             lambda rows: rows
         )
 

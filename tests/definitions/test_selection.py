@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from tidemill import DeltaAppend, Feed, Pipeline, Stream, raw
+from tidemill import DeltaAppend, Feed, Pipeline, Raw, Stream
 from tidemill.definitions.selection import select, topological_order
 from tidemill.definitions.source import StreamTable
 from tidemill.errors import ConfigurationError, DefinitionError
@@ -24,8 +24,8 @@ def declare(pipeline: Pipeline, name: str, **sources) -> Stream:
 def shop() -> list[Stream]:
     """views -> clean -> totals <~static~ prices; web/visits reads shop/clean across pipelines."""
     shop, web = Pipeline("shop"), Pipeline("web")
-    views = declare(shop, "views", events=Feed("views", raw()))
-    prices = declare(shop, "prices", events=Feed("prices", raw()))
+    views = declare(shop, "views", events=Feed("views", Raw()))
+    prices = declare(shop, "prices", events=Feed("prices", Raw()))
     clean = declare(shop, "clean", views=views)
     totals = declare(shop, "totals", clean=clean, prices=prices.static())
     visits = declare(web, "visits", clean=clean)

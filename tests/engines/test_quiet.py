@@ -17,11 +17,11 @@ pytestmark = pytest.mark.jvm
 PIPELINE = """
 import time
 from pathlib import Path
-from tidemill import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, DeltaMerge, Feed, Pipeline, Json
 
 case = Pipeline("case")
 
-@case.stream(source=Feed("numbers", from_json("n INT"), quarantine={"known": "n IS NOT NULL"}), sink=DeltaAppend())
+@case.stream(source=Feed("numbers", Json("n INT"), rules={"known": "n IS NOT NULL"}), sink=DeltaAppend())
 def fine(events):
     return events
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.operations.test_rewind import Killed, steps
-from tidemill import DeltaAppend, DeltaMerge, Feed, Pipeline, QueryOptions, from_json
+from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import TerminalError, UpstreamChangeError
 from tidemill.operations import follow_backfills
@@ -30,9 +30,7 @@ def shop(*, least=0, most=100, extra=0) -> Pipeline:
     pipeline = Pipeline("shop")
 
     @pipeline.stream(
-        source=Feed(
-            "orders", value=from_json(EVENT), quarantine={"enough": f"amount > {least} AND amount <= {most}"}
-        ),
+        source=Feed("orders", format=Json(EVENT), rules={"enough": f"amount > {least} AND amount <= {most}"}),
         sink=DeltaAppend(partition_by=["day"]),
         backfill_by="day",
     )
@@ -257,7 +255,7 @@ def accounts(scd_type, *, extra=0):
     pipeline = Pipeline("bank")
 
     @pipeline.stream(
-        source=Feed("changes", value=from_json(CHANGE), quarantine={"some": "amount > 0"}),
+        source=Feed("changes", format=Json(CHANGE), rules={"some": "amount > 0"}),
         sink=DeltaMerge(
             keys=["id"],
             sequence_by="number",

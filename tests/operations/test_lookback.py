@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from deltalake import write_deltalake
 from pyspark.sql import functions as F
 
-from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.errors import TerminalError
 from tidemill.operations.core.steps import staging_records
 from tidemill.operations.replay.backfill import backfill
@@ -36,7 +36,7 @@ def shop(*, least=0, extra=0, lookback=None) -> Pipeline:
     pipeline = Pipeline("shop")
 
     @pipeline.stream(
-        source=Feed("orders", value=from_json(EVENT), quarantine={"enough": f"amount > {least}"}),
+        source=Feed("orders", format=Json(EVENT), rules={"enough": f"amount > {least}"}),
         sink=DeltaAppend(),
         backfill_by="day",
         lookback=lookback,

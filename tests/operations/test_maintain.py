@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.leases import held
-from tidemill import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
 from tidemill.operations.generations.rewind import rewind
 from tidemill.operations.generations.table_versions import missing_files
@@ -23,8 +23,8 @@ shop = Pipeline("shop")
 @shop.stream(
     source=Feed(
         "orders",
-        from_json("id INT, day STRING, at TIMESTAMP"),
-        quarantine={"known": "id >= 0"},
+        Json("id INT, day STRING, at TIMESTAMP"),
+        rules={"known": "id >= 0"},
         max_files_per_batch=1,
     ),
     sink=DeltaAppend(partition_by=["day"]),

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidemill import DeltaMerge, Feed, Pipeline, from_json
+from tidemill import DeltaMerge, Feed, Json, Pipeline
 from tidemill.errors import LeaseHeldError, TerminalError
 from tidemill.operations.core.staging import Staging
 from tidemill.operations.core.steps import exclusive_operation, unfinished
@@ -143,7 +143,7 @@ def test_the_lease_of_an_operation_shows_the_jvm_that_commits_for_it(scratch):
     """A server may commit on when its client has been killed, and the next run must not begin before that."""
     shop = Pipeline("shop")
     accounts = shop.stream(
-        source=Feed("accounts", from_json("id INT, day STRING, at TIMESTAMP, closed BOOLEAN")),
+        source=Feed("accounts", Json("id INT, day STRING, at TIMESTAMP, closed BOOLEAN")),
         sink=DeltaMerge(keys=["id"], sequence_by="at", apply_as_deletes="closed"),
         backfill_by="day",
         name="accounts",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.leases import held
-from tidemill import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
 from tidemill.operations.housekeeping.prune import prune
 from tidemill.records.manifest import first_manifest
@@ -23,7 +23,7 @@ shop = Pipeline("shop")
 
 
 @shop.stream(
-    source=Feed("accounts", from_json("id INT, at TIMESTAMP, closed BOOLEAN")),
+    source=Feed("accounts", Json("id INT, at TIMESTAMP, closed BOOLEAN")),
     sink=DeltaMerge(keys=["id"], sequence_by="at", apply_as_deletes="closed"),
 )
 def accounts(events):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.operations.test_rewind import ARRIVALS, CHANGED, Killed, arrive, run, shop, steps
 from tests.run.fault_oracle import START, WINDOW, minute, orders_of, payments_of
-from tidemill import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import TerminalError, UpstreamChangeError
 from tidemill.operations.core.steps import COMPUTE
@@ -176,7 +176,7 @@ def test_what_the_sources_no_longer_have_is_named_before_anything_is_written(scr
 def test_a_lost_checkpoint_and_another_kind_of_sink_are_rebuilt(scratch):
     def declared(sink):
         pipeline = Pipeline("shop")
-        source = Feed("orders", value=from_json("order_id STRING, amount BIGINT, at TIMESTAMP"))
+        source = Feed("orders", format=Json("order_id STRING, amount BIGINT, at TIMESTAMP"))
         return pipeline.stream(source=source, sink=sink, name="orders")(lambda events: events)
 
     appended, merged = declared(DeltaAppend()), declared(DeltaMerge(keys=["order_id"], sequence_by="at"))

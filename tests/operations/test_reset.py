@@ -6,7 +6,7 @@ import pytest
 
 from tests.operations.test_backfill import is_exact
 from tests.operations.test_rewind import Killed, steps
-from tidemill import DeltaAppend, DeltaMerge, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.errors import ConfigurationError, TerminalError
 from tidemill.operations.generations.reset import STEPS, reset
 from tidemill.records.stream_records import StreamRecords
@@ -18,7 +18,7 @@ def shop():
     """An ingest stream, a copy of it, a merge, and a deduplication."""
     pipeline = Pipeline("shop")
 
-    @pipeline.stream(source=Feed("events", value=from_json("n INT, at TIMESTAMP")), sink=DeltaAppend())
+    @pipeline.stream(source=Feed("events", format=Json("n INT, at TIMESTAMP")), sink=DeltaAppend())
     def events(events):
         return events
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tests.run.fault_oracle import START, WINDOW, minute, orders_of, payments_of
 from tests.run.fault_streams import DELAY, ORDER, PAYMENT
-from tidemill import DeltaAppend, DeltaMerge, Feed, Pipeline, QueryOptions, from_json
+from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import TerminalError, UpstreamChangeError
 from tidemill.operations.core.steps import session
@@ -30,13 +30,13 @@ def shop(*, extra=0) -> Pipeline:
     pipeline = Pipeline("shop")
 
     @pipeline.stream(
-        source=Feed("orders", value=from_json(ORDER), quarantine={"known": "order_id NOT LIKE 'bad%'"}),
+        source=Feed("orders", format=Json(ORDER), rules={"known": "order_id NOT LIKE 'bad%'"}),
         sink=[DeltaAppend(name="archive"), DeltaAppend()],
     )
     def orders(events):
         return events.withColumn("amount", F.col("amount") + extra)
 
-    @pipeline.stream(source=Feed("payments", value=from_json(PAYMENT)), sink=DeltaAppend())
+    @pipeline.stream(source=Feed("payments", format=Json(PAYMENT)), sink=DeltaAppend())
     def payments(events):
         return events
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Feed, Pipeline, raw
+from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Feed, Pipeline, Raw
 from tidemill.checkpoint import SourceFile, SourceOffset
 from tidemill.connectors.files.backlog import file_address
 from tidemill.errors import DefinitionError, TerminalError
@@ -67,11 +67,11 @@ def test_files_at_both_ends_are_read(tmp_path):
     for name in ("before", "first", "after"):
         (tmp_path / name).touch()
     logged = [SourceFile(file_address(str(tmp_path / name)), at, 0) for name, at in times.items()]
-    span = files_span(Feed("clicks", value=raw()), logged, PERIOD)
+    span = files_span(Feed("clicks", format=Raw()), logged, PERIOD)
     assert [file.path.rsplit("/", 1)[1] for file in span.files or ()] == ["first", "last"]
     assert span.reads == "2 of 4 files of feed clicks"
     assert span.missing == ("1 file of feed clicks are missing: last.",)
-    empty = files_span(Feed("clicks", value=raw()), logged[:1], PERIOD)
+    empty = files_span(Feed("clicks", format=Raw()), logged[:1], PERIOD)
     assert (empty.files, empty.is_empty, empty.is_part) == ((), True, True)
 
 
@@ -206,7 +206,7 @@ def test_a_table_that_is_not_read_from_its_beginning_is_read_as_declared(table):
 
 def test_a_lookback_needs_an_append_table_and_a_column_with_times():
     shop = Pipeline("shop")
-    feed = Feed("clicks", value=raw())
+    feed = Feed("clicks", format=Raw())
     merge = DeltaMerge(keys=["value"], sequence_by="value")
     with pytest.raises(DefinitionError, match="lookback is declared, and no backfill_by"):
         shop.stream(source=feed, sink=DeltaAppend(), lookback="1 day", name="one")(lambda rows: rows)

@@ -32,14 +32,14 @@ from orchestration.definitions import defs
 PIPELINE = '''
 from pathlib import Path
 
-from tidemill import DeltaAppend, Feed, Pipeline, RunWhen, from_json
+from tidemill import DeltaAppend, Feed, Pipeline, RunWhen, Json
 from tidemill import functions as F
 
 shop = Pipeline("shop", run_when=RunWhen(at_most_every="{at_most_every}"))
 HOLD = Path(__file__).with_name("hold")
 
 
-@shop.stream(source=Feed("orders", from_json("n INT")), sink=DeltaAppend())
+@shop.stream(source=Feed("orders", Json("n INT")), sink=DeltaAppend())
 def orders(events):
     """Every order."""
     if HOLD.exists():  # a batch that takes very long
@@ -53,7 +53,7 @@ def copied_orders(rows):
     return rows
 
 
-@shop.stream(source=Feed("clicks", from_json("n INT")), sink=DeltaAppend())
+@shop.stream(source=Feed("clicks", Json("n INT")), sink=DeltaAppend())
 def clicks(events):
     """Every click."""
     return events

@@ -15,12 +15,12 @@ from tidemill.target.resolve import ResolvedTarget, resolve
 from tidemill.text.names import StreamName
 
 SOURCE = '''
-from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Pipeline, Json
 
 shop = Pipeline("shop", description="Orders.")
 
 
-@shop.stream(source=Feed("orders", from_json("n INT")), sink=DeltaAppend(), owners=["team:shop"], backfill_by="day")
+@shop.stream(source=Feed("orders", Json("n INT")), sink=DeltaAppend(), owners=["team:shop"], backfill_by="day")
 def orders(events):
     """Every order."""
     return events

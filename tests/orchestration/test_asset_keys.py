@@ -8,7 +8,7 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tidemill import DeltaAppend, DeltaSource, Feed, FileSource, KafkaSource, Pipeline, from_json
+from tidemill import DeltaAppend, DeltaSource, Feed, FileSource, Json, KafkaSource, Pipeline
 from tidemill.errors import DefinitionError
 from tidemill.orchestration.assets.asset_keys import folder_key, other_key, pattern_key, topic_key
 from tidemill.orchestration.assets.assets import pipeline_job, streaming_assets, streaming_resources
@@ -142,7 +142,5 @@ def test_a_feed_has_the_key_of_its_name():
 
 def _with_feed(name: str) -> Pipeline:
     pipeline = Pipeline("p")
-    pipeline.stream(source=Feed(name, from_json("id INT")), sink=DeltaAppend(), name="s")(
-        lambda events: events
-    )
+    pipeline.stream(source=Feed(name, Json("id INT")), sink=DeltaAppend(), name="s")(lambda events: events)
     return pipeline

@@ -16,7 +16,7 @@ from dagster import (
     materialize,
 )
 
-from tidemill import DeltaAppend, Expect, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
 from tidemill.checkpoint.verify import Finding
 from tidemill.errors import ConfigurationError, DefinitionError, TerminalError, TransientError
 from tidemill.orchestration.assets.assets import (
@@ -50,9 +50,7 @@ RULES = [
 def shop() -> Pipeline:
     pipeline = Pipeline("shop")
 
-    @pipeline.stream(
-        source=Feed("ad-clicks", from_json("id STRING, cost INT")), sink=DeltaAppend(), expect=RULES
-    )
+    @pipeline.stream(source=Feed("ad-clicks", Json("id STRING, cost INT")), sink=DeltaAppend(), expect=RULES)
     def clicks(events):
         return events
 
@@ -190,7 +188,7 @@ def test_an_idle_run_is_a_materialization_where_the_stream_says_so(canned):
     """`on_cron` and freshness policies of readers count materializations only."""
     shop = Pipeline("shop", record_idle=True)
     for name, own in (("clicks", None), ("totals", False)):
-        source = Feed(name, from_json("id STRING"))
+        source = Feed(name, Json("id STRING"))
         shop.stream(source=source, sink=DeltaAppend(), name=name, record_idle=own)(lambda events: events)
     result = canned.run(shop, idle(CLICKS), idle(TOTALS))
     assert materialized(result) == {"shop/clicks"}
@@ -336,7 +334,7 @@ def test_a_checkpoint_is_verified_without_a_run_where_only_the_check_is_selected
 @pytest.mark.parametrize("name", sorted(RESERVED_RULES))
 def test_a_rule_must_not_have_the_name_of_a_check_that_every_stream_has(name):
     declare = Pipeline("shop").stream(
-        source=Feed("f", from_json("id INT")), sink=DeltaAppend(), name="s", expect=[Expect(name, "true")]
+        source=Feed("f", Json("id INT")), sink=DeltaAppend(), name="s", expect=[Expect(name, "true")]
     )
     with pytest.raises(DefinitionError, match=f"shop/s: expectation '{name}'"):
         declare(lambda events: events)

@@ -14,7 +14,7 @@ from dagster import (
     materialize,
 )
 
-from tidemill import BackfillBy, DeltaAppend, Feed, Pipeline, from_json
+from tidemill import BackfillBy, DeltaAppend, Feed, Json, Pipeline
 from tidemill import functions as F
 from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
 from tidemill.orchestration.assets.translator import stream_keys
@@ -37,7 +37,7 @@ def shop(*, least: int = 0) -> Pipeline:
     rule = {"enough": f"amount > {least}"}
 
     @pipeline.stream(
-        source=Feed("orders", from_json("id INT, amount INT, at TIMESTAMP"), quarantine=rule),
+        source=Feed("orders", Json("id INT, amount INT, at TIMESTAMP"), rules=rule),
         sink=DeltaAppend(),
         backfill_by=days,
     )

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.campaign, pytest.mark.jvm, pytest.mark.timeout(900)]
 PIPELINE = '''
 from pathlib import Path
 
-from tidemill import BackfillBy, DeltaAppend, Feed, Pipeline, from_json
+from tidemill import BackfillBy, DeltaAppend, Feed, Pipeline, Json
 from tidemill import functions as F
 
 shop = Pipeline("shop")
@@ -25,7 +25,7 @@ HOLD = Path(__file__).with_name("hold")
 
 
 @shop.stream(
-    source=Feed("orders", from_json("n INT, day DATE")),
+    source=Feed("orders", Json("n INT, day DATE")),
     sink=DeltaAppend(),
     backfill_by=BackfillBy("day", every="day", since="2026-01-01"),
 )

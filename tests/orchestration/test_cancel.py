@@ -22,11 +22,11 @@ ROOT = Path(__file__).parents[2]
 SLOW = StreamName("case", "slow")
 PIPELINE = '''
 from pyspark.sql import functions as F
-from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Pipeline, Json
 
 case = Pipeline("case")
 
-@case.stream(source=Feed("numbers", from_json("n INT")), sink=DeltaAppend())
+@case.stream(source=Feed("numbers", Json("n INT")), sink=DeltaAppend())
 def slow(events):
     """Every number, after a minute."""
     return events.withColumn("slept", F.expr("java_method('java.lang.Thread', 'sleep', 60000L)"))

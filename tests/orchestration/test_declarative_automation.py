@@ -8,7 +8,7 @@ import pytest
 from dagster import AssetKey, AssetSelection, DagsterInstance, Definitions, evaluate_automation_conditions
 
 from tests.orchestration.test_assets import Canned, updated
-from tidemill import DeltaAppend, Feed, Pipeline, raw
+from tidemill import DeltaAppend, Feed, Pipeline, Raw
 from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
 from tidemill.run.execute.results import StreamResult
 from tidemill.text.names import StreamName
@@ -37,7 +37,7 @@ def canned(monkeypatch, tmp_path):
 
 def shop(*, record_idle):
     shop = Pipeline("shop", record_idle=record_idle)
-    clicks = shop.stream(source=Feed("clicks", value=raw()), sink=DeltaAppend(), name="clicks")(
+    clicks = shop.stream(source=Feed("clicks", format=Raw()), sink=DeltaAppend(), name="clicks")(
         lambda events: events
     )
     shop.stream(source=clicks, sink=DeltaAppend(), name="totals")(lambda clicks: clicks)

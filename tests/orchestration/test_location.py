@@ -3,7 +3,7 @@
 import pytest
 from dagster import AssetSpec, Definitions, in_process_executor, multiprocess_executor, schedule
 
-from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.errors import DefinitionError
 from tidemill.orchestration.assets.assets import streaming_assets
 from tidemill.orchestration.assets.translator import StreamData, StreamTranslator
@@ -12,7 +12,7 @@ from tidemill.storage.lake import Lake
 from tidemill.target.target import Target
 from tidemill.text.names import StreamName
 
-FEED = Feed("f", from_json("id INT"))
+FEED = Feed("f", Json("id INT"))
 
 
 class Prefixed(StreamTranslator):

@@ -20,13 +20,13 @@ from pyspark.sql import functions as F
 from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
 from tidemill.orchestration.jobs.backfill import backfill_job
 from tidemill.orchestration.jobs.lifecycle import lifecycle_jobs
-from tidemill import DeltaAppend, Expect, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Expect, Feed, Pipeline, Json
 from tidemill.orchestration.spark_resource import SparkResource
 
 case = Pipeline("case")
 
 @case.stream(
-    source=Feed("numbers", from_json("n INT"), quarantine={"known": "n IS NOT NULL"}),
+    source=Feed("numbers", Json("n INT"), rules={"known": "n IS NOT NULL"}),
     sink=DeltaAppend(),
     expect=[Expect("small", "n < 3", on_violation="drop")],
 )

@@ -17,7 +17,7 @@ from dagster import (
 
 from tests.leases import held
 from tests.orchestration.shop import ORDERS, UNIQUE, Shop
-from tidemill import DeltaAppend, Feed, Pipeline, RunWhen, raw
+from tidemill import DeltaAppend, Feed, Pipeline, Raw, RunWhen
 from tidemill.orchestration.assets.translator import stream_keys
 from tidemill.orchestration.automation import requests
 from tidemill.orchestration.automation.schedules import schedules
@@ -186,7 +186,7 @@ def test_a_reset_cursor_loses_and_repeats_no_run(shop, instance):
 
 def test_a_schedule_runs_what_has_something_to_read(shop, tmp_path):
     pipeline = Pipeline("shop", run_when=RunWhen(cron="0 6 * * *"))
-    pipeline.stream(source=Feed("orders", value=raw()), sink=DeltaAppend(), name="orders")(
+    pipeline.stream(source=Feed("orders", format=Raw()), sink=DeltaAppend(), name="orders")(
         lambda events: events
     )
     (schedule,) = schedules(pipeline, stream_keys(pipeline), target=shop.target)
@@ -211,7 +211,7 @@ def two_chains():
     def stream(name, source, **fields):
         return shop.stream(source=source, sink=DeltaAppend(), name=name, **fields)(lambda rows: rows)
 
-    a, d = (stream(name, Feed(name, value=raw())) for name in "ad")
+    a, d = (stream(name, Feed(name, format=Raw())) for name in "ad")
     b = stream("b", a)
     c = stream("c", b)
     stream("e", d)

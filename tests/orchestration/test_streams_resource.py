@@ -21,7 +21,7 @@ from dagster import (
     success_hook,
 )
 
-from tidemill import DeltaAppend, Expect, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
 from tidemill.errors import TerminalError
 from tidemill.orchestration.assets.assets import (
     StreamsResource,
@@ -35,7 +35,7 @@ from tidemill.run.execute.progress import Live
 from tidemill.run.execute.results import StreamResult
 
 SHOP = Pipeline("shop")
-FEED = Feed("f", from_json("id INT"))
+FEED = Feed("f", Json("id INT"))
 CLICKS = SHOP.stream(source=FEED, sink=DeltaAppend(), name="clicks", expect=[Expect("known", "id > 0")])(
     lambda events: events
 )

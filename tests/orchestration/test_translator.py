@@ -16,10 +16,10 @@ from tidemill import (
     Expect,
     Feed,
     FileSource,
+    Json,
     KafkaSource,
     Pipeline,
     QueryOptions,
-    from_json,
 )
 from tidemill.definitions.code_version import code_version
 from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
@@ -46,17 +46,17 @@ def target(root: Path) -> Target:
 def shop() -> Pipeline:
     pipeline = Pipeline("shop", description="A shop.", owners=("team:web",), tags={"domain": "web"})
 
-    @pipeline.stream(source=Feed("ad-clicks", from_json("id STRING")), sink=DeltaAppend())
+    @pipeline.stream(source=Feed("ad-clicks", Json("id STRING")), sink=DeltaAppend())
     def clicks(events):
         """Every click."""
         return events
 
-    @pipeline.stream(source=Feed("ad-views", from_json("id STRING")), sink=DeltaAppend())
+    @pipeline.stream(source=Feed("ad-views", Json("id STRING")), sink=DeltaAppend())
     def views(events):
         return events
 
     @pipeline.stream(
-        source=Feed("ad-prices", from_json("id STRING, at BIGINT")),
+        source=Feed("ad-prices", Json("id STRING, at BIGINT")),
         sink=DeltaMerge(keys=["id"], sequence_by="at"),
     )
     def prices(events):
@@ -150,9 +150,7 @@ def test_tables_are_opened_side_by_side(tmp_path, monkeypatch):
     monkeypatch.setattr("tidemill.orchestration.assets.translator.definition_metadata", opened)
     pipeline = Pipeline("pair")
     for name in ("clicks", "people"):
-        pipeline.stream(source=Feed(name, from_json("n INT")), sink=DeltaAppend(), name=name)(
-            lambda rows: rows
-        )
+        pipeline.stream(source=Feed(name, Json("n INT")), sink=DeltaAppend(), name=name)(lambda rows: rows)
     assert len(stream_specs(pipeline, StreamTranslator(), target(tmp_path))) == 2
 
 
@@ -250,7 +248,7 @@ def test_a_stream_without_a_file_has_no_code_reference():
     namespace: dict[str, object] = {}
     exec("def same(events):\n    return events", namespace)  # noqa: S102
     pipeline = Pipeline("p")
-    pipeline.stream(source=Feed("f", from_json("id STRING")), sink=DeltaAppend())(namespace["same"])
+    pipeline.stream(source=Feed("f", Json("id STRING")), sink=DeltaAppend())(namespace["same"])
     (spec,) = stream_specs(pipeline, StreamTranslator(), None).values()
     assert "dagster/code_references" not in spec.metadata
 
@@ -264,9 +262,7 @@ def test_the_code_version_of_a_reader_does_not_follow_the_stream_that_it_reads()
 
 def renamed_shop():
     pipeline = Pipeline("shop")
-    pipeline.stream(source=Feed("other", from_json("id STRING")), sink=DeltaAppend(), name="clicks")(
-        lambda e: e
-    )
+    pipeline.stream(source=Feed("other", Json("id STRING")), sink=DeltaAppend(), name="clicks")(lambda e: e)
     return pipeline
 
 
@@ -275,7 +271,7 @@ def declared(source=None, sink=None, *, function=None, **declared):
         return events
 
     stream = Pipeline("p").stream(
-        source=source or Feed("f", from_json("id STRING")), sink=sink or DeltaAppend(), name="s", **declared
+        source=source or Feed("f", Json("id STRING")), sink=sink or DeltaAppend(), name="s", **declared
     )
     return code_version(stream(function or same))
 
@@ -287,8 +283,8 @@ def test_the_code_version_covers_all_that_is_declared():
     versions = [
         declared(),
         declared(function=other),
-        declared(source=Feed("f", from_json("id STRING, n INT"))),
-        declared(source=Feed("f", from_json("id STRING"), quarantine={"id": "id IS NOT NULL"})),
+        declared(source=Feed("f", Json("id STRING, n INT"))),
+        declared(source=Feed("f", Json("id STRING"), rules={"id": "id IS NOT NULL"})),
         declared(sink=DeltaAppend(partition_by=["id"])),
         declared(expect=[Expect("known", "id IS NOT NULL")]),
         declared(query=QueryOptions(shuffle_partitions=3)),
@@ -335,7 +331,7 @@ CALLABLES = {
 @pytest.mark.parametrize("name", CALLABLES)
 def test_any_callable_is_the_function_of_a_loadable_asset(name):
     pipeline = Pipeline("p")
-    source = {"events": Feed("f", from_json("id STRING"))}
+    source = {"events": Feed("f", Json("id STRING"))}
     pipeline.stream(source=source, sink=DeltaAppend(), name="s")(CALLABLES[name])
     Definitions.validate_loadable(
         Definitions(assets=[streaming_assets(pipeline)], resources=streaming_resources())
@@ -372,7 +368,7 @@ def test_the_code_version_is_the_same_in_another_process(tmp_path):
 from tidemill.definitions.code_version import code_version
 from tidemill import *
 
-FEED = Feed("f", from_json("id STRING"), quarantine={"a": "1", "b": "2"})
+FEED = Feed("f", Json("id STRING"), rules={"a": "1", "b": "2"})
 
 @Pipeline("p").stream(source=FEED, sink=DeltaAppend())
 def stream(events):

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, Feed, Pipeline, QueryOptions, from_json
+from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, Feed, Json, Pipeline, QueryOptions
 from tidemill.definitions.stream import Stream
 
 FLIGHT = "carrier STRING, origin STRING, n BIGINT, at TIMESTAMP, landed TIMESTAMP"
@@ -42,9 +42,9 @@ class Code:
         air = Pipeline("air")
         readings = {}
         for name in self.sources:
-            upstream = air.stream(
-                source=Feed(name, from_json(FLIGHT)), sink=DeltaAppend(), name=f"{name}_table"
-            )(lambda events: events)
+            upstream = air.stream(source=Feed(name, Json(FLIGHT)), sink=DeltaAppend(), name=f"{name}_table")(
+                lambda events: events
+            )
             readings[name] = (
                 upstream.with_watermark(self.column, self.delay) if self.delay else upstream.reading()
             )

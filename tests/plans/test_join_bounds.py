@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import functions as F
 
-from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.errors import TerminalError
 from tidemill.plans.join_bounds import join_findings
 from tidemill.run.spark.classic import explained
@@ -17,11 +17,11 @@ def market(condition):
     """Auctions and bids, ingested, and their join on a condition."""
     pipeline = Pipeline("market")
 
-    @pipeline.stream(source=Feed("auctions", from_json(AUCTION)), sink=DeltaAppend())
+    @pipeline.stream(source=Feed("auctions", Json(AUCTION)), sink=DeltaAppend())
     def auctions(events):
         return events
 
-    @pipeline.stream(source=Feed("bids", from_json(BID)), sink=DeltaAppend())
+    @pipeline.stream(source=Feed("bids", Json(BID)), sink=DeltaAppend())
     def bids(events):
         return events
 

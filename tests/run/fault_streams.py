@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, Feed, Pipeline, QueryOptions, from_json
+from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, Feed, Json, Pipeline, QueryOptions
 
 ORDER = "order_id STRING, customer STRING, amount BIGINT, at TIMESTAMP"
 NAME = "customer STRING, name STRING"
@@ -38,7 +38,7 @@ def _ingest(pipeline: Pipeline, *, changed: bool) -> None:
 
         @pipeline.stream(
             name=name,
-            source=Feed(name, value=from_json(ORDER), quarantine={"amount_positive": "amount > 0"}),
+            source=Feed(name, format=Json(ORDER), rules={"amount_positive": "amount > 0"}),
             sink=[DeltaAppend(), DeltaAppend(name="archive")] if name == "returns" else DeltaAppend(),
         )
         def ingest(events):
@@ -48,20 +48,20 @@ def _ingest(pipeline: Pipeline, *, changed: bool) -> None:
     known = "order_id != 'bad' AND rand() >= 0"
 
     @pipeline.stream(
-        source=Feed("payments", value=from_json(PAYMENT), quarantine={"known": known}),
+        source=Feed("payments", format=Json(PAYMENT), rules={"known": known}),
         sink=DeltaAppend(),
     )
     def payments(events):
         return events
 
     @pipeline.stream(
-        source=Feed("owners", value=from_json(OWNER)),
+        source=Feed("owners", format=Json(OWNER)),
         sink=DeltaMerge(keys=["customer"], sequence_by="seq", scd_type=2, valid_by="at"),
     )
     def owners(events):
         return events
 
-    @pipeline.stream(source=Feed("names", value=from_json(NAME)), sink=DeltaAppend())
+    @pipeline.stream(source=Feed("names", format=Json(NAME)), sink=DeltaAppend())
     def names(events):
         return events.withColumn("name", _paused(F.col("name")))
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tidemill import DeltaAppend, Expect, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
 
 
 def shop(least: int, *, noted: bool = False) -> Pipeline:
@@ -13,7 +13,7 @@ def shop(least: int, *, noted: bool = False) -> Pipeline:
     schema = "order_id STRING, amount BIGINT, note STRING"
 
     @pipeline.stream(
-        source=Feed("orders", value=from_json(schema), quarantine=rules),
+        source=Feed("orders", format=Json(schema), rules=rules),
         sink=[DeltaAppend(name="archive"), DeltaAppend()],
         expect=[Expect("known", "order_id <> ''", on_violation="drop")],
     )

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from tidemill import DeltaAppend, Feed, KafkaSource, Pipeline, raw
+from tidemill import DeltaAppend, Feed, KafkaSource, Pipeline, Raw
 from tidemill.errors import TerminalError
 from tidemill.operations.edits.positions import positions_in
 from tidemill.operations.edits.rebind import rebind
@@ -21,7 +21,7 @@ from tidemill.target.target import FolderBinding, KafkaCluster, TopicBinding
 from tidemill.testing import multiset
 from tidemill.testing.scratch import Scratch
 
-LINES = Pipeline("shop").stream(source=Feed("lines", value=raw()), sink=DeltaAppend(), name="lines")(
+LINES = Pipeline("shop").stream(source=Feed("lines", format=Raw()), sink=DeltaAppend(), name="lines")(
     lambda lines: lines
 )
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.leases import held
-from tidemill import DeltaAppend, Feed, Pipeline, RunWhen, from_json
+from tidemill import DeltaAppend, Feed, Json, Pipeline, RunWhen
 from tidemill.errors import TerminalError, TransientError
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.failures import failure_position, pause_after
@@ -21,7 +21,7 @@ LATER = timedelta(minutes=2)  # after `at_most_every`
 def pipeline(**policy):
     shop = Pipeline("shop", run_when=RunWhen(**policy))
 
-    @shop.stream(source=Feed("orders", value=from_json("n INT")), sink=DeltaAppend())
+    @shop.stream(source=Feed("orders", format=Json("n INT")), sink=DeltaAppend())
     def orders(events):
         return events
 
@@ -114,7 +114,7 @@ def test_a_terminal_failure_waits_for_a_change_of_the_code_or_the_checkpoint(ran
 
     edited = Pipeline("shop")
 
-    @edited.stream(source=Feed("orders", value=from_json("n INT")), sink=DeltaAppend())
+    @edited.stream(source=Feed("orders", format=Json("n INT")), sink=DeltaAppend())
     def orders(events):
         return events.where("n IS NOT NULL")
 
@@ -150,7 +150,7 @@ def test_a_run_that_would_be_refused_is_named_with_its_reason(ran):
 def test_a_source_that_does_not_answer_is_named_and_the_others_go_on(ran, monkeypatch):
     monkeypatch.setattr("tidemill.connectors.kafka.client.ANSWER_SECONDS", 0.5)
     shop = pipeline()
-    dead = shop.stream(source=Feed("dead", value=from_json("n INT")), sink=DeltaAppend(), name="dead")(
+    dead = shop.stream(source=Feed("dead", format=Json("n INT")), sink=DeltaAppend(), name="dead")(
         lambda rows: rows
     )
     ran.bindings["dead"] = TopicBinding(KafkaCluster(bootstrap="127.0.0.1:1"), "dead")

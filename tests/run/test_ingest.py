@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from tests.failing import PURPOSE, Failing
-from tidemill import DeltaAppend, Expect, Feed, Pipeline, QueryOptions, from_csv, from_json, raw
+from tidemill import Csv, DeltaAppend, Expect, Feed, Json, Pipeline, QueryOptions, Raw
 from tidemill.checkpoint import read_tail
 from tidemill.checks.evaluation import evaluate
 from tidemill.definitions.columns import ORIGIN, RAW
@@ -61,7 +61,7 @@ def lines_of(*numbers):
 
 
 def ingest(sink, rules, *, schema=EVENT, function=lambda rows: rows, options=None, expect=()):
-    feed = Feed("events", value=from_json(schema), quarantine=rules)
+    feed = Feed("events", format=Json(schema), rules=rules)
     query = QueryOptions(options=options or {})
     return Pipeline("shop").stream(source=feed, sink=sink, name="events", query=query, expect=expect)(
         function
@@ -127,7 +127,7 @@ def test_columns_may_have_any_name_that_is_not_reserved(scratch):
 
 
 def test_headers_and_blank_lines_are_no_records(scratch):
-    feed = Feed("events", value=from_csv(EVENT, header=True), quarantine={"positive": "n > 0"})
+    feed = Feed("events", format=Csv(EVENT, header=True), rules={"positive": "n > 0"})
     stream = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="events")(lambda rows: rows)
     scratch.run(stream, [["id,n", "", "a,1", "b,-1", "ID, N"]])
     batch = line(scratch, stream)
@@ -271,7 +271,7 @@ def test_a_batch_whose_files_are_gone_is_not_committed(scratch, tmp_path, when):
 def test_a_batch_is_not_committed_without_the_feed_that_it_refused_records_of(scratch):
     before = ingest(Failing(when="after"), {"positive": "n > 0"})
     fails(scratch, before, events(-1, 1))
-    other = Feed("others", value=from_json(EVENT))
+    other = Feed("others", format=Json(EVENT))
     after = Pipeline("shop").stream(source={"others": other}, sink=DeltaAppend(), name="events")(
         lambda others: others
     )
@@ -288,9 +288,9 @@ def test_a_batch_is_not_committed_without_the_feed_that_it_refused_records_of(sc
 
 @pytest.mark.parametrize("parser", ["csv", "raw"])
 def test_a_batch_of_another_format_is_finished(scratch, parser):
-    value = {"csv": from_csv("id STRING, n INT", {"sep": ";"}, header=True), "raw": raw()}[parser]
+    value = {"csv": Csv("id STRING, n INT", {"sep": ";"}, header=True), "raw": Raw()}[parser]
     rules = {"csv": {"positive": "n > 0"}, "raw": {"short": "length(value) < 4"}}[parser]
-    feed = Feed("events", value=value, quarantine=rules)
+    feed = Feed("events", format=value, rules=rules)
     sink = Failing(when="after")
     before = Pipeline("shop").stream(source=feed, sink=sink, name="events")(lambda rows: rows)
     after = ingest(DeltaAppend(), {}, schema="id INT, n STRING")
@@ -367,7 +367,7 @@ AGAIN = [
 @pytest.mark.parametrize("rule", [*ONCE, *AGAIN])
 def test_a_rule_is_repeatable_or_not(engine, rule):
     spark = engine.new()
-    feed = Feed("events", value=from_json("n INT, at TIMESTAMP"), quarantine={"rule": rule})
+    feed = Feed("events", format=Json("n INT, at TIMESTAMP"), rules={"rule": rule})
     lines = spark.range(1).select(F.lit("{}").alias(RAW), F.lit(None).alias(ORIGIN))
     judged = feed.validated(lines)
     plan = full_plan(judged, {})

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import functions as F
 
-from tidemill import Checks, DeltaAppend, Feed, FileSource, KafkaSource, Pipeline, from_json, raw
+from tidemill import Checks, DeltaAppend, Feed, FileSource, Json, KafkaSource, Pipeline, Raw
 from tidemill.checks.evaluation import evaluate
 from tidemill.connectors.backlogs import backlog_of
 from tidemill.target.target import KafkaCluster, TopicBinding
@@ -49,7 +49,7 @@ def test_a_topic_is_read_once_and_its_tombstones_are_data(scratch, broker, topic
     cluster = KafkaCluster(bootstrap=broker.bootstrap)
     scratch.bindings["orders"] = TopicBinding(cluster, topic)
     shop = Pipeline("shop")
-    feed = Feed("orders", value=from_json("id STRING"), max_records_per_batch=2)
+    feed = Feed("orders", format=Json("id STRING"), max_records_per_batch=2)
     orders = shop.stream(source=feed, sink=DeltaAppend(), name="orders")(
         lambda events: events.withColumn("key", F.col("_origin.key"))
     )
@@ -81,7 +81,7 @@ def test_the_checks_of_a_topic_count_its_offsets_and_forecast_its_retention(scra
 
     configure("retention.ms", "3600000")
     scratch.bindings["orders"] = TopicBinding(cluster, topic)
-    feed = Feed("orders", value=from_json("id STRING"))
+    feed = Feed("orders", format=Json("id STRING"))
     orders = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="orders")(lambda events: events)
     for count in (4, 3):
         send(broker, topic, *[(f"k{n}", json.dumps({"id": f"o{n}"})) for n in range(count)], ("k9", None))
@@ -148,7 +148,7 @@ def test_named_sources_of_every_kind_survive_restart_reorder_add_and_remove(scra
     expected = Counter()
     for union in (_without_files, _all, _all, _reordered, _without_messages):
         shop = Pipeline("shop")
-        upstream = shop.stream(source=Feed("lines", value=raw()), sink=DeltaAppend(), name="lines")(
+        upstream = shop.stream(source=Feed("lines", format=Raw()), sink=DeltaAppend(), name="lines")(
             lambda lines: lines.select("value")
         )
         readings = {
@@ -212,7 +212,7 @@ def _isolated(scratch, cluster, topic, *, kind, options=None):
     """A stream over a feed or a KafkaSource, and its backlog before the first run."""
     if kind == "feed":
         scratch.bindings["orders"] = TopicBinding(cluster, topic)
-        source = Feed("orders", value=raw())
+        source = Feed("orders", format=Raw())
     else:
         scratch.clusters["default"] = cluster
         source = KafkaSource(subscribe=topic, options=options or {})

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, Pipeline, from_json, raw
+from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, Json, Pipeline, Raw
 from tidemill.checkpoint import read_tail
 from tidemill.errors import DataLossError, TerminalError, UpstreamChangeError
 from tidemill.operations import accept_version
@@ -26,7 +26,7 @@ def same(orders):
 def readers(*names: str):
     """Streams that copy the table of shop/orders, which the test writes itself."""
     shop = Pipeline("shop")
-    orders = shop.stream(source=Feed("orders", value=raw()), sink=DeltaAppend(), name="orders")(
+    orders = shop.stream(source=Feed("orders", format=Raw()), sink=DeltaAppend(), name="orders")(
         lambda lines: lines
     )
     copies = [shop.stream(source=orders, sink=DeltaAppend(), name=name)(same) for name in names]
@@ -137,7 +137,7 @@ def test_a_reader_of_one_batch_survives_the_cleanup_of_the_log(scratch, table):
 
 def test_a_reader_of_one_batch_is_restarted_for_another_source(scratch, table, tmp_path):
     shop = Pipeline("shop")
-    orders = shop.stream(source=Feed("orders", value=raw()), sink=DeltaAppend(), name="orders")(same)
+    orders = shop.stream(source=Feed("orders", format=Raw()), sink=DeltaAppend(), name="orders")(same)
     files = FileSource(path=str(tmp_path / "in"), format="text")
     both = shop.stream(source={"orders": orders, "files": files}, sink=DeltaAppend(), name="both")(
         lambda orders, files: orders.selectExpr("CAST(n AS STRING) AS value").unionByName(files)
@@ -227,7 +227,7 @@ def test_what_the_guard_refuses_can_be_accepted_by_version(scratch, table):
 @pytest.mark.campaign
 def test_a_new_reader_of_changes_begins_with_the_rows_and_follows(scratch):
     shop = Pipeline("shop")
-    feed = Feed("orders", value=from_json("id STRING, at BIGINT, price BIGINT"))
+    feed = Feed("orders", format=Json("id STRING, at BIGINT, price BIGINT"))
     sink = DeltaMerge(keys=["id"], sequence_by="at")
     orders = shop.stream(source=feed, sink=sink, name="orders")(same)
     log = shop.stream(source=orders.changes(), sink=DeltaAppend(), name="log")(

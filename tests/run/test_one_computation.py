@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.failing import PURPOSE, Failing
-from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Expect, Feed, Pipeline, QueryOptions, from_json
+from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Expect, Feed, Json, Pipeline, QueryOptions
 from tidemill.errors import TidemillError
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.writer import BatchWriter
@@ -49,7 +49,7 @@ def test_a_random_value_is_the_same_in_every_table_and_in_the_counts(scratch):
     ]
     rules = [Expect("lucky", "chance < 0.5"), Expect("odd", "tag < '8'", on_violation="drop")]
     stream = Pipeline("shop").stream(
-        source=Feed("events", value=from_json(EVENT)), sink=sinks, expect=rules, name="events"
+        source=Feed("events", format=Json(EVENT)), sink=sinks, expect=rules, name="events"
     )(randomized)
     result = scratch.run(stream, [events(60)])[0]
     rows = by_id(scratch.rows(stream, "id", "tag", "chance", "other", "at"))
@@ -67,7 +67,7 @@ def test_a_random_value_is_the_same_in_every_table_and_in_the_counts(scratch):
 def test_a_feed_that_is_merged_has_one_random_value_per_row(scratch):
     """SCD 2 uses the changes twice: for the keys that change, and for their versions."""
     stream = Pipeline("shop").stream(
-        source=Feed("events", value=from_json(EVENT)),
+        source=Feed("events", format=Json(EVENT)),
         sink=DeltaMerge(keys=["tag"], sequence_by="n", scd_type=2),
         name="events",
     )(lambda rows: rows.withColumn("tag", F.expr(RANDOM)))
@@ -188,7 +188,7 @@ def test_a_batch_that_a_merge_reads_twice_is_read_once(scratch, engine, tmp_path
 @pytest.mark.parametrize("kind", ["feed", "table"])
 def test_a_batch_that_is_repeated_is_read_once(scratch, engine, tmp_path, kind, when):
     scratch.drop_file("events", events(6))
-    feed = Feed("events", value=from_json(EVENT), quarantine={"not_first": "n > 0"})
+    feed = Feed("events", format=Json(EVENT), rules={"not_first": "n > 0"})
     source = feed if kind == "feed" else write(engine, tmp_path / "t", 6)
     sinks = [Failing(when=when), DeltaAppend(name="copy")]
     stream = Pipeline("shop").stream(source=source, sink=sinks, name="twice")(lambda rows: rows)
@@ -210,7 +210,7 @@ class Forgetful(DeltaAppend):
 
 
 def test_a_feed_whose_cached_records_are_lost_is_read_once(scratch):
-    feed = Feed("events", value=from_json(EVENT))
+    feed = Feed("events", format=Json(EVENT))
     sinks = [Forgetful(name="copy"), DeltaAppend()]
     stream = Pipeline("shop").stream(source=feed, sink=sinks, name="events")(lambda rows: rows)
     scratch.run(stream, [events(8)])

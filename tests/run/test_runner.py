@@ -14,16 +14,16 @@ from pyspark.sql import functions as F
 
 from tests.leases import held
 from tidemill import (
+    Csv,
     DeltaAppend,
     DeltaMerge,
     Expect,
     Feed,
     FileSource,
+    Json,
     Pipeline,
     QueryOptions,
-    from_csv,
-    from_json,
-    raw,
+    Raw,
 )
 from tidemill.errors import (
     CheckpointError,
@@ -51,9 +51,9 @@ def same(events):
     return events
 
 
-def ingest(shop=None, function=same, *, value=None, sink=None, quarantine=None, **fields):
+def ingest(shop=None, function=same, *, value=None, sink=None, rules=None, **fields):
     shop = shop or Pipeline("shop")
-    feed = Feed("orders", value=value or from_json(ORDER), quarantine=quarantine or {})
+    feed = Feed("orders", format=value or Json(ORDER), rules=rules or {})
     return shop.stream(source=feed, sink=sink or DeltaAppend(), name="orders", **fields)(function)
 
 
@@ -81,7 +81,7 @@ class NoSessions:
 
 
 def test_every_record_is_in_the_table_or_in_quarantine(scratch):
-    orders = ingest(quarantine={"amount_positive": "amount > 0"})
+    orders = ingest(rules={"amount_positive": "amount > 0"})
     first = [order(1), order(2, 0), "{broken", '{"order_id": "o3", "amount": "five"}', "", "   "]
     second = [order(4), '{"order_id": null, "amount": null}', "[]"]
     results = scratch.run(orders, [first, second])
@@ -125,11 +125,11 @@ def test_an_empty_file_and_an_empty_folder_are_fine(scratch):
 
 def test_csv_and_raw_feeds(scratch):
     lines = ["o1,5", "o2,x"]
-    orders = ingest(value=from_csv("order_id STRING, amount BIGINT"))
+    orders = ingest(value=Csv("order_id STRING, amount BIGINT"))
     scratch.run(orders, [lines])
     assert scratch.rows(orders, "order_id", "amount") == multiset([("o1", 5)])
     raw_lines = Pipeline("lines").stream(
-        source=Feed("orders", value=raw()), sink=DeltaAppend(), name="lines"
+        source=Feed("orders", format=Raw()), sink=DeltaAppend(), name="lines"
     )(same)
     scratch.run(raw_lines)
     assert scratch.rows(raw_lines, "value") == multiset([("o1,5",), ("o2,x",)])
@@ -248,7 +248,7 @@ def changes_of(seed, keys=4, number=60):
 
 def merge_stream(scd_type, **fields):
     return Pipeline("shop").stream(
-        source=Feed("changes", value=from_json(CHANGE)),
+        source=Feed("changes", format=Json(CHANGE)),
         sink=DeltaMerge(
             keys=["id"],
             sequence_by="seq",
@@ -301,7 +301,7 @@ def test_a_change_without_a_key_is_refused(scratch):
 def test_changes_of_a_merge_table_stream_without_tombstones(scratch):
     shop = Pipeline("shop")
     customers = shop.stream(
-        source=Feed("changes", value=from_json(CHANGE)),
+        source=Feed("changes", format=Json(CHANGE)),
         sink=DeltaMerge(keys=["id"], sequence_by="seq", apply_as_deletes="op = 'delete'"),
         name="customers",
     )(same)
@@ -326,7 +326,7 @@ def test_a_snapshot_is_pinned_and_recorded(scratch):
     shop = Pipeline("shop")
     orders = ingest(shop)
     names = shop.stream(
-        source=Feed("names", value=from_json("order_id STRING, name STRING")),
+        source=Feed("names", format=Json("order_id STRING, name STRING")),
         sink=DeltaAppend(),
         name="names",
     )(same)
@@ -513,7 +513,7 @@ def test_a_failed_stream_skips_what_depends_on_it_and_nothing_else(scratch):
     bad = F.raise_error(F.lit("broken on purpose")).cast("string")
     orders = ingest(shop, lambda events: events.withColumn("bad", bad))
     shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
-    other = shop.stream(source=Feed("names", value=raw()), sink=DeltaAppend(), name="names")(same)
+    other = shop.stream(source=Feed("names", format=Raw()), sink=DeltaAppend(), name="names")(same)
     scratch.arrive(orders, "events", [order(1)])
     scratch.arrive(other, "events", ["x"])
     results = {result.stream.stream: result for result in scratch.run_all(shop)}
@@ -640,9 +640,9 @@ def test_named_sources_can_be_reordered_added_and_removed(scratch):
     expected = Counter()
     for round_, union in enumerate((_a_b, _b_a, _c_b_a, _c_a)):
         shop = Pipeline("shop")
-        value = from_json("id STRING")
+        value = Json("id STRING")
         feeds = {
-            name: shop.stream(source=Feed(name, value=value), sink=DeltaAppend(), name=name)(same)
+            name: shop.stream(source=Feed(name, format=value), sink=DeltaAppend(), name=name)(same)
             for name in ("a", "b", "c")
         }
         names = union.__code__.co_varnames
@@ -681,7 +681,7 @@ def test_each_stream_has_its_own_confs(scratch):
 
 
 def test_a_run_of_limited_length_is_continued_by_the_next(scratch):
-    feed = Feed("orders", value=from_json(ORDER), max_files_per_batch=1)
+    feed = Feed("orders", format=Json(ORDER), max_files_per_batch=1)
     query = QueryOptions(max_run="1 millisecond")
     orders = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), query=query, name="orders")(same)
     for number in range(6):
@@ -699,7 +699,7 @@ def test_a_run_of_limited_length_is_continued_by_the_next(scratch):
 
 
 def test_the_ledger_has_a_line_for_every_batch(scratch):
-    orders = ingest(quarantine={"amount_positive": "amount > 0"})
+    orders = ingest(rules={"amount_positive": "amount > 0"})
     results = scratch.run(orders, [[order(1)], [order(2), order(3, 0)]])
     lines = sorted(StreamRecords(scratch.lake, orders.name).ledger.lines(), key=lambda line: line.batch_id)
     assert [line for result in results for line in result.batches] == lines

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemill import DeltaAppend, Feed, FileSource, Pipeline, raw
+from tidemill import DeltaAppend, Feed, FileSource, Pipeline, Raw
 from tidemill.checkpoint import read_tail
 from tidemill.checkpoint.verify import verify
 from tidemill.errors import TerminalError
@@ -94,7 +94,7 @@ def test_files_in_the_place_of_a_table_are_refused_without_a_rebind(scratch, fol
     folders.write("a", "1")
     scratch.run(folders.stream("a"))
     shop = Pipeline("shop")
-    lines = shop.stream(source=Feed("lines", value=raw()), sink=DeltaAppend(), name="lines")(lambda a: a)
+    lines = shop.stream(source=Feed("lines", format=Raw()), sink=DeltaAppend(), name="lines")(lambda a: a)
     scratch.run(lines, [["2"]])
     table = shop.stream(source={"a": lines}, sink=DeltaAppend(), name="all")(lambda a: a.select("value"))
     with pytest.raises(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemill import DeltaAppend, Feed, Pipeline, QueryOptions, from_json
+from tidemill import DeltaAppend, Feed, Json, Pipeline, QueryOptions
 from tidemill.checkpoint import changes_to_apply
 from tidemill.testing import multiset
 
@@ -18,7 +18,7 @@ BATCHES = 12
 
 def test_a_short_run_writes_snapshots_and_removes_old_state(scratch):
     pipeline = Pipeline("shop")
-    feed = Feed("orders", value=from_json("id INT, at TIMESTAMP"))
+    feed = Feed("orders", format=Json("id INT, at TIMESTAMP"))
     # A partition per order is a file per order, and so a batch of the reader.
     sink = DeltaAppend(partition_by=["id"])
     orders = pipeline.stream(source=feed, sink=sink, name="orders")(lambda events: events)
@@ -41,7 +41,7 @@ def test_a_short_run_writes_snapshots_and_removes_old_state(scratch):
 @pytest.mark.parametrize(("rows", "snapshots"), [(100_000, True), (100, False)])
 def test_a_run_after_a_large_batch_writes_a_snapshot_of_the_state(scratch, rows, snapshots):
     pipeline = Pipeline("shop")
-    feed = Feed("orders", value=from_json("id STRING, at TIMESTAMP"))
+    feed = Feed("orders", format=Json("id STRING, at TIMESTAMP"))
     orders = pipeline.stream(source=feed, sink=DeltaAppend(), name="orders")(lambda events: events)
     unique = pipeline.stream(
         source=orders.with_watermark("at", "1 day"),

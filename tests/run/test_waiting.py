@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.leases import held
-from tidemill import DeltaAppend, Feed, Pipeline, raw
+from tidemill import DeltaAppend, Feed, Pipeline, Raw
 from tidemill.errors import DefinitionError
 from tidemill.run.decide.waiting import wait_until_free
 from tidemill.storage.lake import Lake
@@ -15,7 +15,7 @@ from tidemill.text.durations import flag_duration
 
 @pytest.fixture
 def stream():
-    return Pipeline("shop").stream(source=Feed("orders", value=raw()), sink=DeltaAppend(), name="orders")(
+    return Pipeline("shop").stream(source=Feed("orders", format=Raw()), sink=DeltaAppend(), name="orders")(
         lambda rows: rows
     )
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidemill import DeltaMerge, Feed, Pipeline, from_json
+from tidemill import DeltaMerge, Feed, Json, Pipeline
 from tidemill.connectors.delta.connector import _without_tombstones
 from tidemill.definitions.sink import CommitMetadata, Transaction
 from tidemill.records.ledger_line import commit_metadata
@@ -261,7 +261,7 @@ CHANGE = "id STRING, name STRING, op STRING, seq BIGINT"
 def test_a_merge_that_reads_the_changes_of_a_merge_ends_equal(scratch, scd_type):
     shop = Pipeline("shop")
     customers = shop.stream(
-        source=Feed("changes", value=from_json(CHANGE)),
+        source=Feed("changes", format=Json(CHANGE)),
         sink=DeltaMerge(
             keys=["id"],
             sequence_by="seq",

@@ -12,9 +12,9 @@ from tidemill import (
     DeltaOverwrite,
     DeltaSource,
     Feed,
+    Json,
     Pipeline,
     QueryOptions,
-    from_json,
 )
 from tidemill.definitions.sink import CommitMetadata, Transaction
 from tidemill.errors import DefinitionError, SchemaChangeError, TerminalError
@@ -33,7 +33,7 @@ def same(rows):
 
 
 def sales_of(pipeline, sink=None, function=same):
-    feed = Feed("sales", value=from_json(SALE))
+    feed = Feed("sales", format=Json(SALE))
     return pipeline.stream(source=feed, sink=sink or DeltaAppend(), name="sales")(function)
 
 
@@ -289,7 +289,7 @@ def test_the_origin_is_reserved_where_the_stream_is_no_feed(scratch, engine, tmp
 
 @pytest.mark.parametrize("column", ["_origin", "_raw"])
 def test_the_schema_of_a_feed_with_a_reserved_column_is_refused(scratch, column):
-    feed = Feed("sales", value=from_json(f"id STRING, {column} STRING"))
+    feed = Feed("sales", format=Json(f"id STRING, {column} STRING"))
     stream = Pipeline("shops").stream(source=feed, sink=DeltaAppend(), name="sales")(same)
     with pytest.raises(TerminalError, match=f"schema of feed sales has the column '{column}'"):
         scratch.run(stream, [[{"id": "a"}]])

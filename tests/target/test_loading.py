@@ -11,9 +11,9 @@ from tidemill.target.loading import load_pipelines
 GOOD = "from tidemill import Pipeline\nshop = Pipeline('shop')\n"
 OTHER = "from tidemill import Pipeline\nother = Pipeline('other')\n"
 WRONG = (
-    "from tidemill import DeltaAppend, Feed, Pipeline, raw\n"
+    "from tidemill import DeltaAppend, Feed, Pipeline, Raw\n"
     "wrong = Pipeline('wrong')\n"
-    "wrong.stream(source=Feed('lines', raw()), sink=DeltaAppend(), name='a b')(lambda lines: lines)\n"
+    "wrong.stream(source=Feed('lines', Raw()), sink=DeltaAppend(), name='a b')(lambda lines: lines)\n"
 )
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tidemill.connectors.connector import Connector, SourceContext
 from tidemill.connectors.files.connector import limited
-from tidemill.connectors.kafka.source import MAX_OFFSETS_PER_BATCH
-from tidemill.connectors.parser import CORRUPT, Parser
+from tidemill.connectors.formats.format import CORRUPT, Format
+from tidemill.connectors.kafka.source import MAX_RECORDS_PER_BATCH
 from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, Source, positive
 from tidemill.errors import DefinitionError
@@ -35,15 +35,15 @@ _ORIGIN_TYPE = (
 class Feed(Source):
     """A logical input of text records, which the target binds to a folder or a Kafka topic.
 
-    Records that cannot be parsed, and records that violate a quarantine rule, go to the table
+    Records that cannot be parsed, and records that violate a rule, go to the table
     `<stream>__quarantine` with their raw text and origin; all others go through the function. A blank
-    line is not a record, and neither is a header of `from_csv(header=True)`. A Kafka message without a value
+    line is not a record, and neither is a header of `Csv(header=True)`. A Kafka message without a value
     (a tombstone) is data: its columns are NULL.
 
     Attributes:
         name: The feed's name: the folder below the landing folder, or the topic.
-        value: How a record is parsed.
-        quarantine: Conditions that a record must meet, by name, as SQL over the parsed columns. A record for which
+        format: How a record is parsed.
+        rules: Conditions that a record must meet, by name, as SQL over the parsed columns. A record for which
             one is NULL, or raises an error, violates it.
         max_records_per_batch: The most messages per micro-batch, of a topic; None: no limit.
         max_files_per_batch: The most files per micro-batch, of a folder; None: no limit.
@@ -53,22 +53,22 @@ class Feed(Source):
 
     kind = "feed"
     name: str
-    value: Parser
-    quarantine: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    max_records_per_batch: int | None = field(default=MAX_OFFSETS_PER_BATCH, kw_only=True)
+    format: Format
+    rules: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    max_records_per_batch: int | None = field(default=MAX_RECORDS_PER_BATCH, kw_only=True)
     max_files_per_batch: int | None = field(default=MAX_FILES_PER_BATCH, kw_only=True)
     max_bytes_per_batch: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         valid_feed_name(self.name)
-        if not isinstance(self.value, Parser):
+        if not isinstance(self.format, Format):
             raise DefinitionError(
-                f"{self.describe()}: value is {self.value!r}; use from_json(...), from_csv(...) or raw()."
+                f"{self.describe()}: format is {self.format!r}; use Json(...), Csv(...) or Raw()."
             )
-        for rule, condition in self.quarantine.items():
-            valid_rule_name(rule, what=f"{self.describe()}: quarantine")
-            valid_condition(condition, what=f"{self.describe()}: quarantine rule {rule!r}")
-        if UNPARSABLE in self.quarantine:
+        for rule, condition in self.rules.items():
+            valid_rule_name(rule, what=f"{self.describe()}: rules")
+            valid_condition(condition, what=f"{self.describe()}: rule {rule!r}")
+        if UNPARSABLE in self.rules:
             raise DefinitionError(
                 f"{self.describe()}: the rule name {UNPARSABLE!r} is reserved; choose another."
             )
@@ -123,37 +123,35 @@ class Feed(Source):
 
         from tidemill.connectors.violations import guard, violated
 
-        if self.value.format == "raw":
-            columns, unparsable = [F.col(RAW).alias("value")], F.lit(False)
-        else:
-            is_header = self._is_header(records) if self.value.header else None
-            records = records.withColumn(_PARSED, self.value.parsed(F.col(RAW)))
-            unparsable = self.value.unparsable(RAW, _PARSED)
-            if is_header is not None:
-                unparsable |= is_header
-            columns = [F.col(f"{_PARSED}.*")]
-        parsed = records.select(*columns, RAW, ORIGIN, *kept, unparsable.alias(_FAILED)).drop(CORRUPT)
+        is_header = self._is_header(records)
+        records = records.withColumn(_PARSED, self.format.parsed(F.col(RAW)))
+        unparsable = self.format.unparsable(RAW, _PARSED)
+        if is_header is not None:
+            unparsable |= is_header
+        parsed = records.select(f"{_PARSED}.*", RAW, ORIGIN, *kept, unparsable.alias(_FAILED)).drop(CORRUPT)
         # An unparsable record has no columns that a rule could validate: it violates that one rule only.
         cases = [f"WHEN {_FAILED} THEN array('{UNPARSABLE}')"]
-        if self.quarantine:
+        if self.rules:
             # Most records violate nothing, and one condition that all rules make costs less than one per rule.
             always = guard(parsed.select(RAW))
-            together = " AND ".join(f"({condition})" for condition in self.quarantine.values())
+            together = " AND ".join(f"({condition})" for condition in self.rules.values())
             names = ", ".join(
                 f"CASE WHEN {violated(condition, always)} THEN '{rule}' END"
-                for rule, condition in self.quarantine.items()
+                for rule, condition in self.rules.items()
             )
             cases.append(f"WHEN {violated(together, always)} THEN array_compact(array({names}))")
         # One expression in SQL: each column of Python's API is a few calls to the JVM, and this is built per batch.
         violations = F.expr(f"CASE {' '.join(cases)} ELSE CAST(array() AS ARRAY<STRING>) END")
         return parsed.withColumn(VIOLATED, violations).drop(_FAILED)
 
-    def _is_header(self, records: "DataFrame") -> "Column":
-        """Return whether a line of the feed holds the names of its columns."""
+    def _is_header(self, records: "DataFrame") -> "Column | None":
+        """Return whether a line of the feed holds the names of its columns; None where no line does."""
         from pyspark.sql import functions as F
 
-        parsed = records.select(self.value.parsed(F.col(RAW)).alias(_PARSED)).select(f"{_PARSED}.*")
-        return self.value.is_header(F.col(RAW), parsed.drop(CORRUPT).columns)
+        if not self.format.has_header:
+            return None
+        parsed = records.select(self.format.parsed(F.col(RAW)).alias(_PARSED)).select(f"{_PARSED}.*")
+        return self.format.is_header(F.col(RAW), parsed.drop(CORRUPT).columns)
 
     def lines(self, context: SourceContext, name: str) -> "DataFrame":
         """Return one row per line or message: `_raw`, the text or NULL, `_origin`, and whether it is no record."""
@@ -193,8 +191,8 @@ class Feed(Source):
 
     def _with_blank(self, lines: "DataFrame", is_blank: "Column") -> "DataFrame":
         """Return lines with a column that is true for those that are no records, such as headers."""
-        if self.value.header:
-            is_blank |= self._is_header(lines)
+        if (is_header := self._is_header(lines)) is not None:
+            is_blank |= is_header
         return lines.withColumn(_BLANK, is_blank)
 
 

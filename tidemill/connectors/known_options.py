@@ -56,7 +56,7 @@ DELTA_OPTIONS = _names(
 _LIMITS = {
     "maxfilespertrigger": "max_files_per_batch=",
     "maxbytespertrigger": "max_bytes_per_batch=",
-    "maxoffsetspertrigger": "max_offsets_per_batch=",
+    "maxoffsetspertrigger": "max_records_per_batch=",
 }
 """Options that are arguments of our sources, each with the argument."""
 

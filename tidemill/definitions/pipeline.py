@@ -3,7 +3,7 @@
 ```python
 ads = Pipeline("ads", description="From raw events to campaign reports.")
 
-@ads.stream(source=Feed("ad-clicks", value=from_json(CLICK)), sink=DeltaAppend())
+@ads.stream(source=Feed("ad-clicks", format=Json(CLICK)), sink=DeltaAppend())
 def clicks(events):
     \"\"\"Every click, parsed, one row each.\"\"\"
     return events

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.feed import Feed
-from tidemill.connectors.parser import from_json
+from tidemill.connectors.formats.json import Json
 from tidemill.definitions.pipeline import Pipeline
 from tidemill.engines.engine import SparkEngine
 from tidemill.engines.installed import pyspark_folder
@@ -30,7 +30,7 @@ def main(archive: str) -> None:
     pipeline = Pipeline("training")
 
     @pipeline.stream(
-        source=Feed("rows", value=from_json("id INT, at TIMESTAMP"), quarantine={"positive": "id > 0"}),
+        source=Feed("rows", format=Json("id INT, at TIMESTAMP"), rules={"positive": "id > 0"}),
         sink=DeltaAppend(),
     )
     def ingest(rows: "DataFrame") -> "DataFrame":

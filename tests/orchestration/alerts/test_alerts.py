@@ -25,7 +25,7 @@ from dagster import (
 )
 
 from tests import servers
-from tidemill import DeltaAppend, Expect, Feed, Pipeline, raw
+from tidemill import DeltaAppend, Expect, Feed, Pipeline, Raw
 from tidemill.errors import ConfigurationError, TerminalError, TransientError
 from tidemill.orchestration.alerts import routing as alert_delivery
 from tidemill.orchestration.alerts import webhook as webhooks
@@ -83,9 +83,9 @@ class Shop:
         self._monkeypatch = monkeypatch
         self.cursor = None
         self.pipeline = Pipeline("shop")
-        clicks = self._stream("clicks", Feed("clicks", value=raw()))
+        clicks = self._stream("clicks", Feed("clicks", format=Raw()))
         self._stream("totals", clicks)
-        self._stream("orders", Feed("orders", value=raw()))
+        self._stream("orders", Feed("orders", format=Raw()))
         monkeypatch.setenv("TIDEMILL_CONFIG", str(tmp_path / "tidemill.toml"))
         monkeypatch.delenv("TIDEMILL_TARGET", raising=False)
         monkeypatch.setenv("NO_PROXY", "*")
@@ -439,7 +439,7 @@ def test_a_stream_that_is_removed_is_forgotten(shop, server):
     shop.tick()
     streams = shop.pipeline
     shop.pipeline = Pipeline("shop")
-    shop._stream("clicks", Feed("clicks", value=raw()))
+    shop._stream("clicks", Feed("clicks", format=Raw()))
     assert shop.tick() == "0 messages sent."
     assert json.loads(shop.cursor)["webhook"]["open"] == []
     shop.pipeline = streams

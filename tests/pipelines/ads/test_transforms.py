@@ -187,7 +187,7 @@ GOOD = {
 
 @pytest.mark.parametrize("stream", GOOD, ids=str)
 def test_each_rule_of_a_feed_is_violated_by_its_own_defect_only(spark, stream):
-    rules = feed_of(stream).quarantine
+    rules = feed_of(stream).rules
     bad = {
         "has_impression_id": [{"impression_id": None}, {"impression_id": ""}],
         "has_ad_id": [{"ad_id": None}, {"ad_id": ""}],
@@ -205,7 +205,7 @@ def test_each_rule_of_a_feed_is_violated_by_its_own_defect_only(spark, stream):
         (json.dumps(GOOD[stream] | change), (rule,)) for rule in rules for change in bad[rule]
     ]
     parsed = spark.createDataFrame([(text,) for text, _ in records], "text STRING").select(
-        "text", feed_of(stream).value.parsed(F.col("text")).alias("parsed")
+        "text", feed_of(stream).format.parsed(F.col("text")).alias("parsed")
     )
 
     columns = parsed.select("text", "parsed.*")
@@ -216,7 +216,7 @@ def test_each_rule_of_a_feed_is_violated_by_its_own_defect_only(spark, stream):
 
 
 def test_a_delete_needs_no_campaign(spark):
-    rule = ads.campaigns.feed.quarantine["has_campaign_id"]
+    rule = ads.campaigns.feed.rules["has_campaign_id"]
     ends = spark.sql("SELECT 'delete' AS op, CAST(NULL AS STRING) AS campaign_id")
 
     assert ends.selectExpr(violated(rule, guard(ends))).collect() == [(False,)]

@@ -25,8 +25,8 @@ class KafkaConnector(Connector[KafkaSource]):
             .option("startingOffsets", _starting_offsets(source))
             .option("includeHeaders", str(source.include_headers).lower())
         )
-        if source.max_offsets_per_batch:
-            reader = reader.option("maxOffsetsPerTrigger", str(source.max_offsets_per_batch))
+        if source.max_records_per_batch:
+            reader = reader.option("maxOffsetsPerTrigger", str(source.max_records_per_batch))
         if source.subscribe:
             reader = reader.option("subscribe", ",".join(source.subscribe))
         elif source.subscribe_pattern:

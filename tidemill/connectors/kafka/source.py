@@ -17,7 +17,7 @@ _OWN = {
 
 
 # A first run over a topic of years would otherwise be one batch.
-MAX_OFFSETS_PER_BATCH = 1_000_000
+MAX_RECORDS_PER_BATCH = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class KafkaSource(Source):
         subscribe_pattern: Topics by a Java regular expression.
         assign: Partitions by topic.
         starting_offsets: `earliest`, `latest` or offsets by topic and partition; the first run only.
-        max_offsets_per_batch: The most messages per micro-batch; None: no limit.
+        max_records_per_batch: The most messages per micro-batch; None: no limit.
         include_headers: Adds the column `headers`.
         options: Further options of Spark's Kafka source.
     """
@@ -43,7 +43,7 @@ class KafkaSource(Source):
     subscribe_pattern: str | None = None
     assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     starting_offsets: str | Mapping[str, Mapping[int, int]] = "earliest"
-    max_offsets_per_batch: int | None = MAX_OFFSETS_PER_BATCH
+    max_records_per_batch: int | None = MAX_RECORDS_PER_BATCH
     include_headers: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ class KafkaSource(Source):
                 f"(subscribe={self.subscribe!r}, subscribe_pattern={self.subscribe_pattern!r}, "
                 f"assign={dict(self.assign)!r})."
             )
-        positive(self.max_offsets_per_batch, what="KafkaSource: max_offsets_per_batch")
+        positive(self.max_records_per_batch, what="KafkaSource: max_records_per_batch")
         check_options(self.options, what="KafkaSource")
 
     def describe(self) -> str:

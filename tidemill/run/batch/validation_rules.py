@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidemill.connectors.parser import Parser
+from tidemill.connectors.formats.recorded import format_of, recorded
 from tidemill.plans.plan_tree import Node, has_subquery
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidemill.connectors.feed import Feed
 
 ValidationRules = Mapping[str, Any]
-"""The parser and the rules of a feed, and the confs that change what they mean, as JSON."""
+"""The format and the rules of a feed, and the confs that change what they mean, as JSON."""
 
 # In the plan of a query, Spark takes the time of a batch for these functions, also when it repeats the batch.
 _TIME_OF_BATCH = re.compile(r"\b(current_timestamp|current_date|localtimestamp)\(")
@@ -40,19 +40,15 @@ def rules_of(feed: "Feed", spark: "SparkSession") -> ValidationRules:
         spark: The session that validates them.
     """
     return {
-        "format": feed.value.format,
-        "schema": feed.value.schema,
-        "options": dict(feed.value.options),
-        "header": feed.value.header,
-        "rules": dict(feed.quarantine),
+        **recorded(feed.format),
+        "rules": dict(feed.rules),
         "confs": _confs(spark),
     }
 
 
 def with_rules(feed: "Feed", validation: ValidationRules) -> "Feed":
-    """Return a feed with the parser and the rules of a validation."""
-    parser = Parser(validation["format"], validation["schema"], validation["options"], validation["header"])
-    return replace(feed, value=parser, quarantine=validation["rules"])
+    """Return a feed with the format and the rules of a validation."""
+    return replace(feed, format=format_of(validation), rules=validation["rules"])
 
 
 @contextmanager
@@ -101,7 +97,7 @@ def is_repeatable(feed: "Feed", records: "DataFrame", plan: Node | None) -> bool
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
-    rules = list(feed.quarantine.values())
+    rules = list(feed.rules.values())
     if plan is None or has_subquery(plan) or any(map(_TIME_OF_ATTEMPT.search, rules)):
         return False
     try:

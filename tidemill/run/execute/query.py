@@ -213,7 +213,7 @@ def _reserved(stream: "Stream", inputs: "Iterable[DataFrame]") -> list[str]:
 def _parsed_columns(feed: Feed) -> list[str]:
     from pyspark.sql.types import StructType
 
-    schema = StructType.fromDDL(feed.value.schema or "value STRING")
+    schema = StructType.fromDDL(feed.format.schema)
     return schema.fieldNames() if isinstance(schema, StructType) else []
 
 

@@ -1,0 +1,1 @@
+"""Formats: how the text of a feed's record becomes columns, one module per format."""
