@@ -11,6 +11,8 @@ _SUMMARY = "Run, watch and inspect Structured Streaming pipelines that need no a
 # Group or command -> its module, and one line for the help. The module of a command is imported when the
 # command is called, so that a `tidemill run` without work to do takes less than a second.
 _COMMANDS = {
+    "init": ("project.init", "Write a project in which everything runs at once."),
+    "new": ("project.new", "Add a pipeline or a stream to a project."),
     "demo": ("machine.demo", "Run the ads pipeline twice on generated events."),
     "run": ("run.run", "Run the streams that have work to do."),
     "plan": ("run.plan", "Show what the code as it is now would do to each stream."),

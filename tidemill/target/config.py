@@ -95,7 +95,7 @@ def find_config(environ: Mapping[str, str], start: Path) -> Path:
             return path
     raise ConfigurationError(
         f"There is no {FILE_NAME} in {start} or above it.",
-        fix="Work in your clone of the platform repository, or set TIDEMILL_CONFIG to the file.",
+        fix="Create a project with `tidemill init DIR` and work in it, or set TIDEMILL_CONFIG to the file.",
     )
 
 
@@ -105,7 +105,7 @@ def _refuse_foreign(path: Path) -> None:
         return
     raise ConfigurationError(
         f"{path} belongs to another user (uid {owner}), and it names code that would run as you.",
-        fix=f"Work in a clone of your own; or, if you trust the file, export TIDEMILL_CONFIG={path}",
+        fix=f"Work in a project of your own; or, if you trust the file, export TIDEMILL_CONFIG={path}",
     )
 
 

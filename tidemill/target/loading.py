@@ -68,10 +68,10 @@ def load_pipelines(entries: Iterable[str], root: Path) -> LoadedPipelines:
 
     Args:
         entries: `"pipelines.ads:ads"`.
-        root: The folder of tidemill.toml; modules in it can be named, too.
+        root: The folder of tidemill.toml, whose modules come before those of the environment.
     """
     if str(root) not in sys.path:
-        sys.path.append(str(root))
+        sys.path.insert(0, str(root))
     loaded: dict[str, Pipeline] = {}
     failures: dict[str, ConfigurationError | DefinitionError] = {}
     for entry in dict.fromkeys(entries):

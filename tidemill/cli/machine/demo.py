@@ -4,7 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemill.cli.machine import demo_broker, demo_generate
+from tidemill.cli.machine.demo_generate import load_generator
+from tidemill.cli.project.scaffold import EXAMPLE, write_project
 from tidemill.cli.shared.output import (
     EXIT_INTERRUPTED,
     EXIT_PROBLEM,
@@ -20,15 +22,19 @@ from tidemill.cli.shared.output import (
     output_console,
 )
 from tidemill.errors import ConfigurationError
+from tidemill.target.config import FILE_NAME, find_config
 
 if TYPE_CHECKING:
     from dagster import ExecuteInProcessResult
     from rich.console import Console
 
-    from pipelines.ads.generate import Amounts
+    from tidemill.cli.machine.demo_generate import Amounts
+    from tidemill.target.resolve import ResolvedTarget
 
 SEED = 7
 FILES = 10
+PROJECT = "tidemill-demo"
+"""The folder that the demo writes its project to where there is none with the pipeline."""
 
 app = typer.Typer(add_completion=False)
 app.command("generate")(demo_generate.generate)
@@ -46,32 +52,58 @@ def demo(
 ) -> None:
     """Generate ad events and run the whole ads pipeline on them through Dagster, twice.
 
-    The demo uses the target `dev`: its lake, its landing folders and the Dagster instance of `make ui`, so
-    that you can inspect tables, runs and plots afterwards. A second demo continues where the first ended.
-    With --kafka the lake is a temporary one, because the broker's topics end with the demo.
+    In a project with the pipeline ads the demo runs there; elsewhere it first writes one to ./tidemill-demo. It
+    uses the target `dev`: its lake, its landing folders and the Dagster instance in .tidemill/dagster, so that
+    you can inspect tables, runs and plots afterwards. A second demo continues where the first ended. With
+    --kafka the lake is a temporary one, because the broker's topics end with the demo.
     """
     if context.invoked_subcommand is not None:
         return
     from tidemill.engines.java import require_java
-    from tidemill.target.resolve import resolve
 
     require_java()
     console = output_console(STREAMS_WIDTH)
-    with _inputs(console, kafka=kafka) as inputs:
+    project = _project(console)
+    root = project.config.parent
+    steps = [] if root == Path.cwd() else [f"cd {os.path.relpath(root)}"]
+    with (
+        chdir(root),
+        _inputs(project, console, kafka=kafka) as inputs,
+    ):  # Spark writes to the working directory
         for number in ("first", "second"):
             amounts = inputs.more(events)
             console.print(f"[bold]{amounts.records:,} records[/] in {inputs.location}. The {number} run:")
             if not _run(inputs, console):
                 raise typer.Exit(EXIT_PROBLEM)
     if not kafka:
-        console.print(
-            "To see the result: [bold]make ui[/], or [bold]tidemill status[/]. Tables: .tidemill/lake/tables"
-        )
-        if resolve("dev").spark.mode == "local":
+        steps += ["tidemill status", 'DAGSTER_HOME="$PWD/.tidemill/dagster" dagster dev']
+        console.print("The tables are in .tidemill/lake/tables. To see the result:", markup=False)
+        for step in steps:
+            console.print(f"  {step}", markup=False, soft_wrap=True)
+        if project.spark.mode == "local":
             console.print(
                 "Each process that runs streams starts Spark. To keep one for the next runs, set "
                 '[bold]mode = "warm"[/] in \\[targets.dev.spark] of tidemill.toml.'
             )
+
+
+def _project(console: "Console") -> "ResolvedTarget":
+    """Return the target `dev` of the project at or above the working directory that has the pipeline.
+
+    A project in ./tidemill-demo is used, or written, where there is none.
+    """
+    from tidemill.target.resolve import resolve
+
+    with suppress(ConfigurationError):
+        find_config(os.environ, Path.cwd())
+        target = resolve("dev")
+        if any(entry.startswith(f"pipelines.{EXAMPLE}:") for entry in target.pipeline_entries):
+            return target
+    folder = Path(PROJECT)
+    if not (folder / FILE_NAME).exists():
+        write_project(folder, name=PROJECT, pipeline=None, example=True)
+        console.print(f"Wrote a project with the pipeline {EXAMPLE} to [bold]{folder}[/].")
+    return resolve("dev", environ={**os.environ, "TIDEMILL_CONFIG": str(folder / FILE_NAME)})
 
 
 @dataclass(slots=True)
@@ -79,15 +111,15 @@ class _Inputs:
     """The destination of the demo's events, and how many it has.
 
     Attributes:
-        landing: The landing folder, for files.
+        target: The target that the demo runs on.
+        landing: The landing folder, for files; None for topics.
         bootstrap: The brokers, for topics; None for files.
-        lake: Another lake than the target's.
         next_start: The index of the next event.
     """
 
-    landing: Path
+    target: "ResolvedTarget"
+    landing: Path | None = None
     bootstrap: str | None = None
-    lake: Path | None = None
     next_start: int = 0
 
     @property
@@ -97,59 +129,65 @@ class _Inputs:
 
     def more(self, events: int) -> "Amounts":
         """Add events."""
-        from pipelines.ads.generate import generate, produce
-
+        generator = load_generator(self.target.config.parent)
+        amounts: Amounts
         if self.bootstrap is not None:
-            amounts = produce(bootstrap=self.bootstrap, events=events, seed=SEED, start=self.next_start)
+            amounts = generator.produce(
+                bootstrap=self.bootstrap, events=events, seed=SEED, start=self.next_start
+            )
         else:
-            amounts = generate(out=self.landing, events=events, seed=SEED, files=FILES, start=self.next_start)
-            _progress_file().write_text(json.dumps({"next_start": amounts.next_start}), encoding="utf-8")
+            amounts = generator.generate(
+                out=self.landing, events=events, seed=SEED, files=FILES, start=self.next_start
+            )
+            progress = json.dumps({"next_start": amounts.next_start})
+            _progress_file(self.target).write_text(progress, encoding="utf-8")
         self.next_start = amounts.next_start
         return amounts
 
 
 @contextmanager
-def _inputs(console: "Console", *, kafka: bool) -> Iterator[_Inputs]:
-    from tidemill.target.resolve import resolve
-
+def _inputs(project: "ResolvedTarget", console: "Console", *, kafka: bool) -> Iterator[_Inputs]:
     if not kafka:
-        landing = resolve("dev").default_binding
+        landing = project.default_binding
         if not isinstance(landing, Path):
             raise ConfigurationError(
                 "The target 'dev' binds its feeds to Kafka, and the demo writes files.",
                 fix="Give it a landing folder in tidemill.toml, or run `tidemill demo --kafka`.",
             )
-        progress = _progress_file()
+        progress = _progress_file(project)
         start = json.loads(progress.read_text(encoding="utf-8"))["next_start"] if progress.exists() else 0
-        yield _Inputs(landing=landing, next_start=start)
+        yield _Inputs(project, landing=landing, next_start=start)
         return
     from tidemill.engines.dev.broker import Broker
+    from tidemill.target.resolve import resolve
 
     with tempfile.TemporaryDirectory(prefix="tidemill-demo-") as folder, ExitStack() as stack:
         with console.status("starting a Kafka broker ..."):
             broker = stack.enter_context(Broker())
-        yield _Inputs(landing=Path(folder), bootstrap=broker.bootstrap, lake=Path(folder) / "lake")
+        environ = {**os.environ, "TIDEMILL_CONFIG": str(project.config)}
+        target = resolve("dev", lake=Path(folder) / "lake", kafka=broker.bootstrap, environ=environ)
+        yield _Inputs(target, bootstrap=broker.bootstrap)
 
 
-def _progress_file() -> Path:
-    from tidemill.target.resolve import resolve
-
-    path = resolve("dev").config.parent / ".tidemill" / "demo.json"
+def _progress_file(target: "ResolvedTarget") -> Path:
+    path = target.config.parent / ".tidemill" / "demo.json"
     path.parent.mkdir(exist_ok=True)
     return path
 
 
 def _run(inputs: _Inputs, console: "Console") -> bool:
-    """Run the pipeline's assets on the instance of `make ui`; return whether the run succeeded."""
+    """Run the pipeline's assets on the instance of the project; return whether the run succeeded."""
     with console.status("importing Dagster ..."):
         from dagster import DagsterInstance, DagsterRunStatus, materialize
 
-        from pipelines.ads import ads
         from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
-        from tidemill.target.resolve import resolve
 
-    os.environ["DAGSTER_HOME"] = str(_dagster_home())
-    target = resolve("dev", lake=inputs.lake, kafka=inputs.bootstrap)
+    target = inputs.target
+    os.environ["DAGSTER_HOME"] = str(_dagster_home(target))
+    loaded = target.pipelines()
+    for failure in loaded.failures:
+        raise failure.error
+    ads = loaded.pipelines[EXAMPLE]
     with DagsterInstance.get() as instance, console.status("the nine streams of ads ..."):
         result = materialize(
             [streaming_assets(ads, target=target)],
@@ -167,14 +205,14 @@ def _run(inputs: _Inputs, console: "Console") -> bool:
     return result.success
 
 
-def _dagster_home() -> Path:
-    """Return the home of the Dagster instance of `make ui`, with the project's dagster.yaml in it."""
-    home = _progress_file().parent / "dagster"
+def _dagster_home(target: "ResolvedTarget") -> Path:
+    """Return the home of the project's Dagster instance, with the project's dagster.yaml in it."""
+    home = _progress_file(target).parent / "dagster"
     home.mkdir(exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
         settings.unlink(missing_ok=True)  # a link to where the file was
-        settings.symlink_to(Path(__file__).parents[3] / "resources" / "dagster" / "dagster.yaml")
+        settings.symlink_to(target.config.parent / "resources" / "dagster" / "dagster.yaml")
     return home
 
 

@@ -1,18 +1,58 @@
 """`tidemill demo generate`: ad events as files or in Kafka."""
 
+import importlib
+import sys
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Protocol
 
 import typer
 
+from tidemill.cli.project.scaffold import EXAMPLE, example_root
 from tidemill.cli.shared.output import new_table, output_console, print_json
 from tidemill.cli.shared.target_flags import AsJson
 from tidemill.errors import ConfigurationError
 from tidemill.text.plurals import pluralize
 
-if TYPE_CHECKING:
-    from pipelines.ads.generate import Amounts
+
+class Amounts(Protocol):
+    """What the generator of the example has written."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the sequence."""
+
+    @property
+    def start(self) -> int:
+        """The index of the first event."""
+
+    @property
+    def next_start(self) -> int:
+        """The index after the last event."""
+
+    @property
+    def events(self) -> int:
+        """The number of events."""
+
+    @property
+    def records(self) -> int:
+        """The number of records in all feeds."""
+
+    @property
+    def feeds(self) -> Mapping[str, Any]:
+        """The records of each feed by kind, a dataclass."""
+
+
+def load_generator(root: Path) -> Any:
+    """Import the generator of the example.
+
+    Args:
+        root: The folder that has the example's `pipelines/`.
+    """
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return importlib.import_module(f"pipelines.{EXAMPLE}.generate")
 
 
 def generate(
@@ -35,13 +75,11 @@ def generate(
     as_json: AsJson = False,
 ) -> None:
     """Write the demo's ad events as files, or send them to Kafka, and print what they are."""
-    from pipelines.ads.generate import generate as write_files
-    from pipelines.ads.generate import produce
-
+    generator = load_generator(example_root())
     if out is not None and kafka is None:
-        amounts = write_files(out=out, events=events, seed=seed, files=files, start=start)
+        amounts = generator.generate(out=out, events=events, seed=seed, files=files, start=start)
     elif kafka is not None and out is None:
-        amounts = produce(bootstrap=kafka, events=events, seed=seed, start=start)
+        amounts = generator.produce(bootstrap=kafka, events=events, seed=seed, start=start)
     else:
         raise ConfigurationError(
             "demo generate needs one destination.", fix="Give --out DIR or --kafka BOOTSTRAP, one of the two."
@@ -66,10 +104,9 @@ def as_document(amounts: "Amounts") -> dict[str, object]:
 
 
 def _show(amounts: "Amounts", destination: str) -> None:
-    from pipelines.ads.generate import FeedAmounts
-
     table = new_table("Kind", *amounts.feeds, right=tuple(amounts.feeds))
-    for kind in ("records", *(field.name for field in fields(FeedAmounts))):
+    kinds = (field.name for field in fields(next(iter(amounts.feeds.values()))))
+    for kind in ("records", *kinds):
         counts = (getattr(feed, kind) for feed in amounts.feeds.values())
         table.add_row(kind.replace("_", " "), *(f"{count:,}" for count in counts))
     console = output_console()

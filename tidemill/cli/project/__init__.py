@@ -1,0 +1,1 @@
+"""Commands that write files of a project, and the templates that they write."""

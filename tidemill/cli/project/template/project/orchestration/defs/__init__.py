@@ -1,0 +1,1 @@
+"""Assets, jobs, schedules and sensors of your own; what they define takes precedence."""

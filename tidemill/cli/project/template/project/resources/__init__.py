@@ -1,0 +1,1 @@
+"""Resources of the assets in `orchestration/defs/`, and the settings of the Dagster instance."""
