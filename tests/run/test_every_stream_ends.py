@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill import DeltaAppend, Feed, Pipeline, from_json
+from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.errors import CanceledError
 from tidemill.records.lease import Lease, holder_of
 from tidemill.records.ledger import Ledger
@@ -45,7 +45,7 @@ class Failing:
 
         self._patch.setattr(StreamRun, "run", query)
         shop = Pipeline("shop")
-        feed = Feed("orders", from_json("id STRING"))
+        feed = Feed("orders", Json("id STRING"))
         orders = shop.stream(source=feed, sink=DeltaAppend(), name="orders")(lambda events: events)
         shop.stream(source=orders, sink=DeltaAppend(), name="copy")(lambda events: events)
         self._scratch.drop_file("orders", [{"id": "a"}])
