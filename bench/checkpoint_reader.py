@@ -22,8 +22,8 @@ EMPTY_STATE = b"LZ4Block" + bytes([0x15]) + bytes(12)
 VERSIONS = 100
 PARTITIONS = 4
 CALLS = {
-    "inspect": "inspect_document(inspect(sys.argv[1]))",
-    "verify --quick": "verify_document(verify(sys.argv[1], level='quick'))",
+    "inspect": "inspect_document(inspect(sys.argv[1], recognize))",
+    "verify --quick": "verify_document(verify(sys.argv[1], level='quick', recognize=recognize))",
 }
 
 
@@ -78,6 +78,7 @@ def milliseconds(call: str, checkpoint: Path) -> tuple[float, float]:
         "from tidemill.checkpoint import inspect\n"
         "from tidemill.checkpoint.document import inspect_document\n"
         "from tidemill.checkpoint.verify import verify\n"
+        "from tidemill.connectors.positions import recognize\n"
         "from tidemill.checkpoint.verify.document import verify_document\n"
         "wall, cpu = time.perf_counter(), time.process_time()\n"
         f"json.dumps({call})\n"
@@ -93,7 +94,8 @@ def peak_megabytes(checkpoint: Path) -> tuple[float, float]:
     """Return the wall seconds and the peak resident memory of a full verification."""
     code = (
         "import resource, sys; from tidemill.checkpoint.verify import verify; "
-        "assert verify(sys.argv[1], level='full').sound; "
+        "from tidemill.connectors.positions import recognize; "
+        "assert verify(sys.argv[1], level='full', recognize=recognize).sound; "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     started = time.perf_counter()

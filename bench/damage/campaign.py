@@ -24,6 +24,7 @@ from rich.progress import track
 from bench.damage import environments
 from bench.damage.damages import Damage, damages
 from tidemill.checkpoint.verify import verify
+from tidemill.connectors.positions import recognize
 from tidemill.engines.dev.broker import Broker
 
 HERE = Path(__file__).parent
@@ -151,10 +152,14 @@ def difference(expected: dict[str, Any], actual: dict[str, Any]) -> str:
 
 def judge(checkpoint: Path, sink_batch: int) -> tuple[list[str], list[str], bool]:
     """Return the codes of errors and of other findings at level full, and whether level quick has an error."""
-    full = verify(checkpoint, level="full", sink_batch=sink_batch).findings
+    full = verify(checkpoint, level="full", recognize=recognize, sink_batch=sink_batch).findings
     errors = sorted({finding.code for finding in full if finding.severity == "error"})
     others = sorted({finding.code for finding in full if finding.severity != "error"})
-    return errors, others, not verify(checkpoint, level="quick", sink_batch=sink_batch).sound
+    return (
+        errors,
+        others,
+        not verify(checkpoint, level="quick", recognize=recognize, sink_batch=sink_batch).sound,
+    )
 
 
 def results_of(spark: Spark, version: str, case: str, scratch: Path) -> Iterator[Result]:

@@ -25,6 +25,7 @@ import typer
 
 from bench.kills.worlds import ROOT, WORLDS, World
 from tidemill.checkpoint.verify import verify
+from tidemill.connectors.positions import recognize
 from tidemill.records.stream_records import StreamRecords
 
 TIDEMILL = Path(sys.executable).with_name("tidemill")
@@ -158,7 +159,7 @@ def _check_end(world: World) -> None:
             )
         table, checkpoint = records.snapshot().main_table, world.scratch.checkpoint(stream.name)
         in_table = None if table is None else table.newest_batch
-        findings = verify(checkpoint, level="full", sink_batch=in_table).findings
+        findings = verify(checkpoint, level="full", recognize=recognize, sink_batch=in_table).findings
         problems += [f"{stream.name}: {finding}" for finding in findings if finding.severity == "error"]
     problems += world.differences()
     if problems:

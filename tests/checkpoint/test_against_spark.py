@@ -10,18 +10,17 @@ import pytest
 
 from bench.damage import environments
 from tests.checkpoint import handmade
+from tests.checkpoint.recognized import inspect, verify
 from tidemill.checkpoint import (
     CheckpointFormatError,
     Inspection,
     OperatorView,
     commit_batches,
     file_source_paths,
-    inspect,
     offset_batches,
     read_tail,
 )
 from tidemill.checkpoint.format.schema_file import parse_schema
-from tidemill.checkpoint.verify import verify
 from tidemill.engines.dev.broker import Broker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1200)]  # the first test creates the checkpoints

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.checkpoint import handmade
-from tidemill.checkpoint import CheckpointFormatError, OffsetEntry, diff, history, inspect, read_tail
-from tidemill.checkpoint.describe import describe_offset, describe_time
+from tests.checkpoint.recognized import inspect, verify
+from tidemill.checkpoint import CheckpointFormatError, OffsetEntry, diff, history, read_tail
+from tidemill.checkpoint.describe import describe_time
 from tidemill.checkpoint.document import inspect_document
 from tidemill.checkpoint.format.commits import parse_commit
 from tidemill.checkpoint.format.hadoop_checksum import matches
@@ -25,8 +26,13 @@ from tidemill.checkpoint.format.operators import parse_operator
 from tidemill.checkpoint.format.rocksdb import check_members, snapshot_tables
 from tidemill.checkpoint.format.schema_file import parse_schema
 from tidemill.checkpoint.format.spark_checksum import crc32c, parse_spark_checksum
-from tidemill.checkpoint.verify import verify
+from tidemill.checkpoint.positions import describe_offset
 from tidemill.checkpoint.verify.document import verify_document
+from tidemill.connectors.delta.position import DeltaPosition
+from tidemill.connectors.files.position import FilePosition
+from tidemill.connectors.kafka.position import TopicPosition
+from tidemill.connectors.positions import recognize
+from tidemill.connectors.rate.position import RowPosition
 
 CASES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "campaign" else 200
 FILES_OF_A_CHECKPOINT = [
@@ -209,9 +215,10 @@ def answer(read: Callable[[], object]) -> object:
 def test_parsers_answer_or_refuse(data: bytes) -> None:
     offsets = answer(lambda: parse_offsets(1, data, "file"))
     for source in offsets.sources if isinstance(offsets, OffsetEntry) else ():
-        assert source.kind == "kafka" or not source.partitions
-        assert (source.delta is not None) == (source.kind == "delta")
-        assert describe_offset(source)
+        kinds = (FilePosition, TopicPosition, DeltaPosition, RowPosition)
+        known = [position for kind in kinds if (position := kind.of(source)) is not None]
+        assert known in ([], [recognize(source)])
+        assert describe_offset(source, recognize)
     commit = answer(lambda: parse_commit(1, data, "file"))
     assert commit is None or commit == parse_commit(1, data, "file")
     answer(lambda: parse_operator(0, data, "file"))

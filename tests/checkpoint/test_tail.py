@@ -6,21 +6,25 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoint import handmade
+from tests.checkpoint.recognized import inspect
 from tidemill.checkpoint import (
     CheckpointFormatError,
-    DeltaOffset,
     FileAbsentError,
     NextStart,
     NotACheckpointError,
     file_source_paths,
     history,
-    inspect,
     offset_batches,
     read_commit,
     read_offset,
     read_tail,
     read_tail_or_empty,
 )
+from tidemill.connectors.delta.position import DeltaPosition
+from tidemill.connectors.files.position import FilePosition
+from tidemill.connectors.kafka.position import TopicPosition
+from tidemill.connectors.positions import recognize
+from tidemill.connectors.rate.position import RowPosition
 
 
 def test_a_new_folder_with_metadata_alone_begins(tmp_path: Path) -> None:
@@ -118,11 +122,11 @@ def test_every_kind_of_offset(tmp_path: Path) -> None:
     handmade.offsets(tmp_path, 0, *lines)
     sources = read_offset(tmp_path, 0).sources
     kinds = ["file", "kafka", "delta", "rate", "rate-micro-batch", "unknown", "unknown"]
-    assert [source.kind for source in sources] == kinds
-    assert sources[0].log_offset == 3
-    assert sources[1].partitions == {"topic": {0: 23, 1: 5}}
-    assert sources[2].delta == DeltaOffset("t", 7, -1, is_starting=False)
-    assert (sources[3].rows, sources[4].rows) == (12, 10)
+    assert [recognize(source).kind for source in sources] == kinds
+    assert FilePosition.of(sources[0]) == FilePosition(3)
+    assert TopicPosition.of(sources[1]) == TopicPosition({"topic": {0: 23, 1: 5}})
+    assert DeltaPosition.of(sources[2]) == DeltaPosition("t", 7, -1, is_starting=False)
+    assert [RowPosition.of(source).rows for source in sources[3:5]] == [12, 10]
     assert sources[5].raw is None
     assert [source.index for source in sources] == list(range(7))
 
@@ -135,7 +139,7 @@ def test_named_sources_are_split_at_the_first_colon(tmp_path: Path) -> None:
     assert read.version == 2
     assert clicks is not None
     assert views is not None
-    assert clicks.partitions == {"t": {0: 1}}
+    assert TopicPosition.of(clicks) == TopicPosition({"t": {0: 1}})
     assert views.raw is None
     assert read.source("other") is None
 
@@ -221,6 +225,6 @@ def test_history_has_ranges_and_continues_after_a_damaged_file(tmp_path: Path) -
     assert batches[2].sources[0].start is None
     last = batches[3].sources[0]
     assert last.start is not None
-    assert (last.start.log_offset, last.end.log_offset) == (2, 3)
+    assert (FilePosition.of(last.start), FilePosition.of(last.end)) == (FilePosition(2), FilePosition(3))
     assert [batch.batch_id for batch in history(tmp_path, last=1)] == [3]
     assert history(tmp_path, last=1)[0].sources[0].start is not None

@@ -12,8 +12,8 @@ import pytest
 
 from tests.checkpoint import handmade
 from tests.checkpoint.handmade import remove
-from tidemill.checkpoint import inspect
-from tidemill.checkpoint.verify import Finding, verify
+from tests.checkpoint.recognized import inspect, verify
+from tidemill.checkpoint.verify import Finding
 
 
 def codes(checkpoint: Path, level: str = "full", **options: int) -> list[tuple[str, str, str]]:

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 from pyspark.sql import functions as F
 
 from tidemill import DeltaAppend, Feed, Json, Pipeline
+from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.errors import TerminalError
 from tidemill.operations.core.steps import staging_records
 from tidemill.operations.replay.backfill import backfill
@@ -163,7 +164,9 @@ def test_only_messages_near_the_range_are_read(scratch, broker):
     staged = staging_records(
         StreamRecords(scratch.lake, changed.name), operation, own_checkpoint=True
     ).snapshot()
-    assert staged.tail.committed_offsets.source("events").partitions == {topic: {0: 16, 1: 6}}
+    assert TopicPosition.of(staged.tail.committed_offsets.source("events")).partitions == {
+        topic: {0: 16, 1: 6}
+    }
     assert "had 0 rows and has 0 rows" in again(scratch, changed, **EMPTY).outcome
     scratch.run(shop()["orders"])
     assert scratch.rows(changed, "id", "amount", "at") == expected, "the live stream continues where it was"

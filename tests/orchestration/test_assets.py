@@ -301,7 +301,7 @@ def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypa
     finding = Finding("empty-file", "error", "offsets/4", "The file is empty.", "Delete it.")
     asked = []
 
-    def verify(path, *, level, sink_batch):
+    def verify(path, *, level, sink_batch, **_):
         asked.append((path, level, sink_batch))
         return SimpleNamespace(findings=(finding,), sound=False, inspection=SimpleNamespace(conf={}))
 

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tests.checkpoint.recognized import verify
 from tidemill import DeltaAppend, Feed, FileSource, Pipeline, Raw
 from tidemill.checkpoint import read_tail
-from tidemill.checkpoint.verify import verify
 from tidemill.errors import TerminalError
 from tidemill.operations import accept_new_source
 from tidemill.operations.edits.rename_source import rename_source

@@ -6,7 +6,7 @@ from tidemill.checkpoint.format.errors import CheckpointFormatError, FileAbsentE
 from tidemill.checkpoint.format.logs import commit_batches, offset_batches, read_commit, read_offset
 from tidemill.checkpoint.format.offsets import OffsetEntry
 from tidemill.checkpoint.format.source_log import SourceFile, file_source_paths
-from tidemill.checkpoint.format.source_offset import DeltaOffset, SourceKind, SourceOffset
+from tidemill.checkpoint.format.source_offset import SourceOffset
 from tidemill.checkpoint.history import BatchHistory, SourceRange, history
 from tidemill.checkpoint.inspection import Inspection, OperatorView, inspect
 from tidemill.checkpoint.state_changes import changes_to_apply
@@ -16,7 +16,6 @@ __all__ = [
     "BatchHistory",
     "CheckpointFormatError",
     "CommitEntry",
-    "DeltaOffset",
     "Difference",
     "FileAbsentError",
     "Inspection",
@@ -25,7 +24,6 @@ __all__ = [
     "OffsetEntry",
     "OperatorView",
     "SourceFile",
-    "SourceKind",
     "SourceOffset",
     "SourceRange",
     "Tail",

@@ -7,6 +7,7 @@ from tidemill.checkpoint.diff import Difference
 from tidemill.checkpoint.format.source_offset import SourceOffset
 from tidemill.checkpoint.history import BatchHistory
 from tidemill.checkpoint.inspection import Inspection, OperatorView
+from tidemill.checkpoint.positions import Recognizer
 
 SCHEMA_VERSION = 1
 
@@ -36,9 +37,13 @@ def inspect_document(inspection: Inspection) -> dict[str, Any]:
     return document
 
 
-def history_document(path: str, batches: Sequence[BatchHistory]) -> dict[str, Any]:
+def history_document(path: str, batches: Sequence[BatchHistory], recognize: Recognizer) -> dict[str, Any]:
     """Return the JSON of `checkpoint history`, oldest batch first."""
-    return {"schema_version": SCHEMA_VERSION, "path": path, "batches": [_batch(batch) for batch in batches]}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "path": path,
+        "batches": [_batch(batch, recognize) for batch in batches],
+    }
 
 
 def diff_document(a: Inspection, b: Inspection, differences: Sequence[Difference]) -> dict[str, Any]:
@@ -68,14 +73,14 @@ def checkpoint_fields(inspection: Inspection) -> dict[str, Any]:
         "uncommitted_batches": list(inspection.uncommitted_batches),
         "next_start": None if start is None else {"kind": start.kind, "batch_id": start.batch_id},
         "watermark_ms": inspection.watermark_ms,
-        "sources": [_source(source) for source in inspection.sources],
+        "sources": [_source(source, inspection.recognize) for source in inspection.sources],
         "operators": [_operator(view) for view in inspection.operators],
     }
 
 
-def _source(source: SourceOffset) -> dict[str, Any]:
+def _source(source: SourceOffset, recognize: Recognizer) -> dict[str, Any]:
     identity = {"name": source.name} if source.name is not None else {"index": source.index}
-    return {**identity, "kind": source.kind, "offset": source.value}
+    return {**identity, "kind": recognize(source).kind, "offset": source.value}
 
 
 def _operator(view: OperatorView) -> dict[str, Any]:
@@ -89,14 +94,14 @@ def _operator(view: OperatorView) -> dict[str, Any]:
     }
 
 
-def _batch(batch: BatchHistory) -> dict[str, Any]:
+def _batch(batch: BatchHistory, recognize: Recognizer) -> dict[str, Any]:
     return {
         "batch_id": batch.batch_id,
         "committed": batch.committed,
         "planned_ms": batch.planned_ms,
         "watermark_ms": batch.watermark_ms,
         "sources": [
-            {**_source(source.end), "start": None if source.start is None else source.start.value}
+            {**_source(source.end, recognize), "start": None if source.start is None else source.start.value}
             for source in batch.sources
         ],
         "problem": None if batch.problem is None else str(batch.problem),

@@ -6,7 +6,7 @@ file are None, and the problem is listed.
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from tidemill.checkpoint.format.offsets import OffsetEntry
 from tidemill.checkpoint.format.operators import Operator, operator_from_folders, operator_ids, read_operator
 from tidemill.checkpoint.format.source_offset import SourceOffset
 from tidemill.checkpoint.format.state_files import Provider, StateFile, provider_of
+from tidemill.checkpoint.positions import Recognizer
 from tidemill.checkpoint.tail import NextStart, next_start, next_watermark_ms
 
 T = TypeVar("T")
@@ -73,6 +74,7 @@ class Inspection:
             the tail is unreadable.
         operators: The stateful operators.
         problems: The unreadable files.
+        recognize: Returns the position in the offset of a source.
     """
 
     path: str
@@ -88,6 +90,7 @@ class Inspection:
     watermark_ms: int | None
     operators: tuple[OperatorView, ...]
     problems: tuple[CheckpointFormatError, ...]
+    recognize: Recognizer = field(repr=False, compare=False)
 
     @property
     def sources(self) -> tuple[SourceOffset, ...]:
@@ -105,16 +108,20 @@ class Inspection:
         return _CONF_OF_4_2 in self.conf
 
 
-def inspect(path: str | os.PathLike[str]) -> Inspection:
+def inspect(path: str | os.PathLike[str], recognize: Recognizer) -> Inspection:
     """Return the contents of the checkpoint at a path.
+
+    Args:
+        path: The checkpoint.
+        recognize: Returns the position in the offset of a source.
 
     Raises:
         NotACheckpointError: The path is not a checkpoint.
     """
-    return inspect_folder(open_checkpoint(path))
+    return inspect_folder(open_checkpoint(path), recognize)
 
 
-def inspect_folder(folder: Folder) -> Inspection:
+def inspect_folder(folder: Folder, recognize: Recognizer) -> Inspection:
     """Return the contents of an opened checkpoint."""
     problems: list[CheckpointFormatError] = []
 
@@ -158,6 +165,7 @@ def inspect_folder(folder: Folder) -> Inspection:
             if (view := reading(partial(_view, folder, _operator(folder, operator, problems), start), None))
         ),
         problems=tuple(problems),
+        recognize=recognize,
     )
 
 

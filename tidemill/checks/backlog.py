@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from tidemill.checks.measures import time_of
 from tidemill.checks.result import CheckResult
 from tidemill.connectors.binding import kafka_of
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.feed import Feed
+from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.connectors.kafka.source import KafkaSource
 from tidemill.connectors.retention import Expiry, kafka_expiry, table_expiry
 from tidemill.definitions.bounds import ONE_DAY, length
@@ -144,14 +146,15 @@ def _expiry(context: "CheckContext", name: str, source: "Source") -> Expiry | No
             folder = (
                 target.lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
             )
-            position = offset.delta
+            position = DeltaPosition.of(offset)
             changes = source.mode == "changes"
             return None if position is None else table_expiry(folder, position, changes=changes)
         case Feed() if isinstance(target.binding(source.name), FolderBinding):
             return None
         case Feed() | KafkaSource():
             topics, cluster = kafka_of(source, target)
-            return kafka_expiry(topics, offset, cluster)
+            at = TopicPosition.of(offset)
+            return None if at is None else kafka_expiry(topics, at, cluster)
     return None
 
 

@@ -6,6 +6,7 @@ from tidemill.checkpoint.format.hadoop_checksum import matches, sidecar
 from tidemill.checkpoint.format.logs import open_checkpoint
 from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, Finding, verify
 from tidemill.checks.result import CheckResult
+from tidemill.connectors.positions import recognize
 from tidemill.definitions.options import pinned_differences
 from tidemill.errors import TidemillError
 from tidemill.run.decide.preconditions import check_records
@@ -34,7 +35,10 @@ def checkpoint_sound(context: "CheckContext") -> CheckResult:
         return CheckResult(name=NAME, passed=True, summary="The stream has no checkpoint yet.")
     table = snapshot.main_table
     verdict = verify(
-        snapshot.checkpoint, level="quick", sink_batch=None if table is None else table.newest_batch
+        snapshot.checkpoint,
+        level="quick",
+        recognize=recognize,
+        sink_batch=None if table is None else table.newest_batch,
     )
     errors = [
         finding

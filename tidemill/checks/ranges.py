@@ -4,8 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidemill.checkpoint import CheckpointFormatError, SourceKind, SourceOffset, read_offset
+from tidemill.checkpoint import CheckpointFormatError, SourceOffset, read_offset
 from tidemill.connectors.binding import kafka_of
+from tidemill.connectors.delta.position import DeltaPosition
+from tidemill.connectors.kafka.position import TopicPosition
+from tidemill.connectors.positions import recognize
 from tidemill.connectors.retention import topics_are_compacted
 from tidemill.definitions.source import StreamTable
 from tidemill.records.ledger_line import plain_offsets
@@ -59,10 +62,9 @@ def _joins(context: "CheckContext", batch: int, end: Offsets, start: Offsets) ->
 def _passes(context: "CheckContext", name: str, before: object, after: object) -> bool:
     """Return whether a reader went past commits that a rewind of its upstream took back (run/rewound.py)."""
     source = context.stream.sources.get(name)
-    first, second = (_parsed(value, kind="delta") for value in (before, after))
-    if not isinstance(source, StreamTable) or first is None or second is None:
+    one, other = (DeltaPosition.of(_parsed(value)) for value in (before, after))
+    if not isinstance(source, StreamTable):
         return False
-    one, other = first.delta, second.delta
     if one is None or other is None or one.version >= other.version:
         return False
     commits = delta_log.commits(context.target.lake.table(source.stream), one.version, other.version - 1)
@@ -75,7 +77,9 @@ def _passes(context: "CheckContext", name: str, before: object, after: object) -
 def _skipped(end: object, start: object) -> str:
     before, after = (_parsed(value) for value in (end, start))
     return (
-        "read twice" if before is not None and after is not None and _went_back(before, after) else "not read"
+        "read twice"
+        if before is not None and after is not None and recognize(after).went_back(recognize(before))
+        else "not read"
     )
 
 
@@ -97,7 +101,7 @@ def _goes_on(batch: int, start: Offsets, end: Offsets) -> list[str]:
     findings = []
     for name in end:
         before, after = _parsed(start.get(name)), _parsed(end[name])
-        if before is not None and after is not None and _went_back(before, after):
+        if before is not None and after is not None and recognize(after).went_back(recognize(before)):
             findings.append(
                 f"Batch {batch} ends in {name} at {_text(end[name])}, before its begin {_text(start[name])}: rows were "
                 f"read twice. {_RESTORE}"
@@ -117,7 +121,7 @@ def _covers(context: "CheckContext", line: "BatchRecord") -> list[str]:
         if rows is None:
             return []
         known += rows
-        if _parsed(line.end_offsets.get(name), kind="kafka") is not None:
+        if TopicPosition.of(_parsed(line.end_offsets.get(name))) is not None:
             kafka.append(source)
     read = line.rows_read + (line.rows_blank or 0)
     if read > known:
@@ -149,8 +153,9 @@ def _rows_in_range(context: "CheckContext", name: str, source: "Source", line: "
     start, end = (_parsed(offsets.get(name)) for offsets in (line.start_offsets, line.end_offsets))
     if end is None:
         return 0 if name in line.end_offsets else None
-    if end.kind == "kafka":
-        return None if start is None else _messages(start, end)
+    if (last := TopicPosition.of(end)) is not None:
+        first = TopicPosition.of(start)
+        return None if first is None else _messages(first, last)
     if not isinstance(source, StreamTable) or source.mode != "append":
         return None
     versions = _whole_versions(context, name, start, end)
@@ -171,7 +176,7 @@ def _whole_versions(
         record = None if manifest is None else manifest.active.sources.get(name)
         if record is None or record.start != "log":
             return None
-    positions = [offset.delta for offset in (start, end) if offset is not None]
+    positions = [DeltaPosition.of(offset) for offset in (start, end) if offset is not None]
     if any(at is None or at.index != -1 or at.is_starting for at in positions):
         return None
     if len({at.reservoir_id for at in positions if at is not None}) != 1:
@@ -180,14 +185,13 @@ def _whole_versions(
     return range(first, last)
 
 
-def _messages(start: SourceOffset, end: SourceOffset) -> int | None:
+def _messages(start: TopicPosition, end: TopicPosition) -> int | None:
     count = 0
-    for topic, partitions in end.partitions.items():
-        for number, at in partitions.items():
-            begin = start.partitions.get(topic, {}).get(number)
-            if begin is None:  # a new partition, whose first offset only the cluster knows
-                return None
-            count += at - begin
+    begins = start.by_partition
+    for partition, at in end.by_partition.items():
+        if partition not in begins:  # a new partition, whose first offset only the cluster knows
+            return None
+        count += at - begins[partition]
     return count
 
 
@@ -221,32 +225,12 @@ def rows_in_files(actions: "Sequence[Mapping[str, Mapping[str, object]]]") -> in
     return count
 
 
-def _parsed(value: object, kind: SourceKind | None = None) -> SourceOffset | None:
-    """Return an offset of the ledger; None where the source had no data, or where it is of another kind."""
-    if value is None:
-        return None
-    offset = SourceOffset.parse("the ledger", "", None, json.dumps(value))
-    return offset if kind in (None, offset.kind) else None
-
-
-def _went_back(before: SourceOffset, after: SourceOffset) -> bool:
-    if before.kind != after.kind:
-        return False
-    if before.delta is not None and after.delta is not None:
-        one, two = before.delta, after.delta
-        return one.reservoir_id == two.reservoir_id and (two.version, two.index) < (one.version, one.index)
-    if before.log_offset is not None and after.log_offset is not None:
-        return after.log_offset < before.log_offset
-    return any(
-        at < before.partitions.get(topic, {}).get(number, at)
-        for topic, partitions in after.partitions.items()
-        for number, at in partitions.items()
-    )
+def _parsed(value: object) -> SourceOffset | None:
+    """Return an offset of the ledger; None where the source had no data."""
+    return None if value is None else SourceOffset.parse("the ledger", "", None, json.dumps(value))
 
 
 def _text(value: object) -> str:
     """Return an offset for people; of a table only its version and file."""
-    if isinstance(value, Mapping) and "reservoirVersion" in value:
-        index = value.get("index")
-        return f"version {value['reservoirVersion']}" + ("" if index == -1 else f", file {index}")
-    return json.dumps(value)
+    offset = _parsed(value)
+    return (offset and recognize(offset).place()) or json.dumps(value)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
+from tidemill.checkpoint import SourceOffset
+from tidemill.checkpoint.positions import Position
 from tidemill.definitions.source import Source
 from tidemill.text.durations import interval
 
@@ -57,6 +59,11 @@ class Connector(ABC, Generic[AnySource]):
             context: The session, the target and the pins of the run.
             name: Its name in the checkpoint.
         """
+
+    def parse(self, offset: SourceOffset) -> Position | None:
+        """Return the position in an offset; None where a source of this kind did not write it, or nobody knows."""
+        del offset
+        return None
 
     def open(self, source: AnySource, context: SourceContext, name: str) -> "DataFrame":
         """Return a source as a DataFrame, with its watermark; where it streams, its rows are counted."""

@@ -10,9 +10,15 @@ from tidemill.definitions.source import Source
 _CONNECTORS = {
     "delta": "tidemill.connectors.delta.connector:DeltaConnector",
     "feed": "tidemill.connectors.feed:FeedConnector",
-    "files": "tidemill.connectors.files.connector:FileConnector",
+    "file": "tidemill.connectors.files.connector:FileConnector",
     "kafka": "tidemill.connectors.kafka.connector:KafkaConnector",
+    "rate": "tidemill.connectors.rate.connector:RateConnector",
 }
+
+
+def kinds() -> tuple[str, ...]:
+    """Return the names of all kinds of sources."""
+    return tuple(_CONNECTORS)
 
 
 @cache

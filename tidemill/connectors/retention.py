@@ -17,7 +17,8 @@ from tidemill.storage import delta_log
 from tidemill.text.durations import parse_duration
 
 if TYPE_CHECKING:
-    from tidemill.checkpoint import DeltaOffset, SourceOffset
+    from tidemill.connectors.delta.position import DeltaPosition
+    from tidemill.connectors.kafka.position import TopicPosition
     from tidemill.target.target import KafkaCluster
 
 LOG_RETENTION = ("delta.logRetentionDuration", timedelta(days=30))
@@ -41,7 +42,7 @@ class Expiry:
     what: str
 
 
-def kafka_expiry(source: KafkaSource, offset: "SourceOffset", cluster: "KafkaCluster") -> Expiry | None:
+def kafka_expiry(source: KafkaSource, position: "TopicPosition", cluster: "KafkaCluster") -> Expiry | None:
     """Return when the first unread message of a topic may be removed; None where nothing is unread or ever removed.
 
     Raises:
@@ -57,7 +58,7 @@ def kafka_expiry(source: KafkaSource, offset: "SourceOffset", cluster: "KafkaClu
     if topics is None:
         return None
     begins, ends = client.offsets(partitions_of(source, topics, cluster), committed=False)
-    read = {(topic, number): at for topic, of in offset.partitions.items() for number, at in of.items()}
+    read = position.by_partition
     unread = {
         partition: max(read.get(partition, 0), begins[partition])
         for partition, end in ends.items()
@@ -90,7 +91,7 @@ def topics_are_compacted(source: KafkaSource, cluster: "KafkaCluster") -> bool:
     return not settings or any("compact" in of.get("cleanup.policy", "compact") for of in settings.values())
 
 
-def table_expiry(folder: Path, position: "DeltaOffset", *, changes: bool) -> Expiry | None:
+def table_expiry(folder: Path, position: "DeltaPosition", *, changes: bool) -> Expiry | None:
     """Return when the first unread commit of a table, or one of its files, may be removed; None if all is read.
 
     Args:
@@ -113,7 +114,7 @@ def table_expiry(folder: Path, position: "DeltaOffset", *, changes: bool) -> Exp
     return min(expiries, key=lambda expiry: expiry.at_ms)
 
 
-def _removed_files(folder: Path, position: "DeltaOffset", *, changes: bool) -> Iterator[tuple[int, int]]:
+def _removed_files(folder: Path, position: "DeltaPosition", *, changes: bool) -> Iterator[tuple[int, int]]:
     """Yield the unread files that VACUUM may remove: the version that has the file, and since when it is unused.
 
     Files of the change data feed belong to no version of the table, so VACUUM removes them by their age.

@@ -77,6 +77,18 @@ def source_folder(key: str) -> str:
     return f"sources/{key}"
 
 
+def initial_offset(folder: Folder, where: str) -> str:
+    """Return where Spark has decided that a source begins: a version line and a value, after a zero byte.
+
+    Raises:
+        CheckpointFormatError: The file is damaged.
+    """
+    version, _, value = folder.read(where).removeprefix(b"\0").decode("utf-8", "replace").partition("\n")
+    if version.strip() != "v1":
+        raise CheckpointFormatError(where, "It has no version line.", code="unparseable-file")
+    return value
+
+
 def read_entry(folder: Folder, where: str) -> Iterator[SourceFile]:
     """Yield the files in one entry of a source's log, line by line: an entry may have a million.
 

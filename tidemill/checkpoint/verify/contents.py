@@ -11,16 +11,15 @@ from typing import BinaryIO
 from tidemill.checkpoint.format.errors import CheckpointFormatError, FileAbsentError
 from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.hadoop_checksum import matches, sidecar
-from tidemill.checkpoint.format.logfile import batch_number, is_long, parse_json, parse_object
+from tidemill.checkpoint.format.logfile import batch_number
 from tidemill.checkpoint.format.logs import commit_entry, offset_entry, query_id
 from tidemill.checkpoint.format.lz4 import Lz4FormatError, check_checksums, check_framing, ends_whole
 from tidemill.checkpoint.format.operators import parse_operator
 from tidemill.checkpoint.format.rocksdb import check_members, snapshot_tables
 from tidemill.checkpoint.format.schema_file import parse_schema
-from tidemill.checkpoint.format.source_log import LogEntry, check_ends, read_entry
-from tidemill.checkpoint.format.source_offset import SourceKind
 from tidemill.checkpoint.format.spark_checksum import crc32c, parse_spark_checksum
 from tidemill.checkpoint.format.state_files import StateFile
+from tidemill.checkpoint.positions import Position
 
 LZ4 = "lz4"
 _MAX_CHECKSUMS = 256 << 20
@@ -32,13 +31,13 @@ class Contents:
 
     Attributes:
         folder: The checkpoint.
-        kinds: The kind of source per folder below `sources/`.
+        positions: The position of the source of each folder below `sources/`.
         codec: The codec of state files (pinned conf); only `lz4`, Spark's default, is decompressed.
         full: True to read everything.
     """
 
     folder: Folder
-    kinds: Mapping[str, SourceKind]
+    positions: Mapping[str, Position]
     codec: str
     full: bool
 
@@ -75,7 +74,7 @@ class Contents:
             case ["commits", name] if (batch := batch_number(name)) is not None:
                 commit_entry(self.folder, batch)
             case ["sources", key, name]:
-                self._source(path, key, name)
+                self.positions.get(key, Position()).check_file(self.folder, path, name, full=self.full)
             case ["state", *rest]:
                 self._state_file(path, rest)
 
@@ -91,29 +90,6 @@ class Contents:
                 self._state(path)
             case [*_, name] if StateFile.parse(name) is not None:
                 self._state(path)
-
-    def _source(self, path: str, key: str, name: str) -> None:
-        kind = self.kinds.get(key)
-        if kind == "file" and (entry := LogEntry.parse(name)) is not None:
-            last = None if self.full else check_ends(self.folder, path)
-            files = read_entry(self.folder, path) if self.full else [last] if last else []
-            for file in files:
-                if not entry.compact and file.entry != entry.number:
-                    what = f"Its lines belong to entry {file.entry}: Spark ignores them."
-                    raise CheckpointFormatError(path, what, code="wrong-entry")
-        elif kind in ("kafka", "rate") and name == "0":
-            self._initial_offset(path, kafka=kind == "kafka")
-
-    def _initial_offset(self, path: str, *, kafka: bool) -> None:
-        """Check a source's initial offset: a version line and a JSON value, after a zero byte before Spark 2.1."""
-        data = self.folder.read(path).removeprefix(b"\0")
-        version, _, value = data.decode("utf-8", "replace").partition("\n")
-        if version.strip() != "v1":
-            raise CheckpointFormatError(path, "It has no version line.", code="unparseable-file")
-        if kafka:
-            parse_object(path, value)
-        elif not is_long(parse_json(path, value)):
-            raise CheckpointFormatError(path, "It is not a number.", code="unparseable-file")
 
     def _state(self, path: str) -> None:
         item = self.folder.item(path)

@@ -3,8 +3,8 @@
 from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.logs import batches_in, readable_commit, readable_offset
 from tidemill.checkpoint.format.offsets import OffsetEntry
-from tidemill.checkpoint.format.source_offset import DeltaOffset, SourceOffset
 from tidemill.checkpoint.inspection import Inspection
+from tidemill.checkpoint.positions import Recognizer
 from tidemill.checkpoint.verify.findings import Findings
 
 
@@ -16,7 +16,7 @@ def check_tail_order(folder: Folder, inspection: Inspection, last: int, findings
     latest, commit = inspection.latest_offset, inspection.latest_commit
     before = readable_offset(folder, last - 1) if last else None
     if latest is not None and before is not None:
-        for what in _backwards(before, latest):
+        for what in _backwards(before, latest, inspection.recognize):
             findings.add(
                 "error",
                 "offsets-go-back",
@@ -57,45 +57,16 @@ def check_tail_order(folder: Folder, inspection: Inspection, last: int, findings
         )
 
 
-def _backwards(before: OffsetEntry, after: OffsetEntry) -> list[str]:
+def _backwards(before: OffsetEntry, after: OffsetEntry, recognize: Recognizer) -> list[str]:
     messages = []
     for source in after.sources:
         old = before.source(source.key)
-        if old is not None and old.kind == source.kind and (what := _went_back(old, source)):
-            messages.append(f"Source {source.key} goes back {what}.")
+        if old is not None and (how_far := recognize(source).went_back(recognize(old))):
+            messages.append(f"Source {source.key} goes back {how_far}.")
     return messages
 
 
-def _went_back(old: SourceOffset, new: SourceOffset) -> str:
-    """Describe how far an offset went back; empty if it did not."""
-    if old.kind == "kafka":
-        return _partition_went_back(old, new)
-    if old.delta and new.delta:
-        return _table_went_back(old.delta, new.delta)
-    before, after = (old.log_offset, new.log_offset) if old.kind == "file" else (old.rows, new.rows)
-    return f"from {before} to {after}" if before is not None and after is not None and after < before else ""
-
-
-def _partition_went_back(old: SourceOffset, new: SourceOffset) -> str:
-    for topic, partitions in new.partitions.items():
-        for partition, offset in partitions.items():
-            previous = old.partitions.get(topic, {}).get(partition, offset)
-            if offset < previous:
-                return f"from {previous} to {offset} in partition {partition} of {topic}"
-    return ""
-
-
-def _table_went_back(old: DeltaOffset, new: DeltaOffset) -> str:
-    if new.reservoir_id != old.reservoir_id:
-        return ""
-    if new.version < old.version:
-        return f"from version {old.version} to {new.version}"
-    if new.version == old.version and new.index < old.index:
-        return f"from file {old.index} to file {new.index} of version {new.version}"
-    return ""
-
-
-def check_history(folder: Folder, findings: Findings) -> tuple[set[int], set[int]]:
+def check_history(folder: Folder, recognize: Recognizer, findings: Findings) -> tuple[set[int], set[int]]:
     """Check that all neighbors in the logs are in order; warnings only, because no start reads them.
 
     Returns:
@@ -109,7 +80,7 @@ def check_history(folder: Folder, findings: Findings) -> tuple[set[int], set[int
         if entry is not None:
             offset_versions.add(entry.version)
             if before is not None and before.batch_id == batch - 1 and batch != batches[-1]:
-                for what in _backwards(before, entry):
+                for what in _backwards(before, entry, recognize):
                     findings.add("warning", "offsets-go-back", f"offsets/{batch}", what)
         before = entry
     commits = (readable_commit(folder, batch) for batch in batches_in(folder, "commits"))

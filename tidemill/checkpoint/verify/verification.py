@@ -11,6 +11,7 @@ from tidemill.checkpoint.format.folder import Item
 from tidemill.checkpoint.format.hadoop_checksum import sidecar
 from tidemill.checkpoint.format.logs import open_checkpoint
 from tidemill.checkpoint.inspection import Inspection, inspect_folder
+from tidemill.checkpoint.positions import Recognizer
 from tidemill.checkpoint.verify.contents import LZ4, Contents
 from tidemill.checkpoint.verify.damage import Damage, Progress
 from tidemill.checkpoint.verify.findings import Finding, Findings, Level
@@ -52,6 +53,7 @@ def verify(
     path: str | os.PathLike[str],
     *,
     level: Level,
+    recognize: Recognizer,
     on_progress: Progress | None = None,
     sink_batch: int | None = None,
 ) -> Verdict:
@@ -60,6 +62,7 @@ def verify(
     Args:
         path: The checkpoint.
         level: `quick`: what a start needs. `full`: every file.
+        recognize: Returns the position in the offset of a source.
         on_progress: Receives the bytes that are done and their total, at level `full`.
         sink_batch: The newest batch of this query in the main table: the version of the Delta transaction with the
             query's id, or -1 if the table has none. Every committed batch must have its transaction. None if the
@@ -69,11 +72,11 @@ def verify(
         NotACheckpointError: The path is not a checkpoint.
     """
     folder = open_checkpoint(path)
-    inspection = inspect_folder(folder)
+    inspection = inspect_folder(folder, recognize)
     findings = Findings()
     full = level == "full"
-    kinds = {source.key: source.kind for source in inspection.sources}
-    damage = Damage(Contents(folder, kinds, inspection.conf.get(CODEC_CONF, LZ4), full=full))
+    positions = {source.key: recognize(source) for source in inspection.sources}
+    damage = Damage(Contents(folder, positions, inspection.conf.get(CODEC_CONF, LZ4), full=full))
     offset_versions, commit_versions = (
         set(inspection.offset_log_versions),
         set(inspection.commit_log_versions),
@@ -83,7 +86,7 @@ def verify(
         files = list(folder.walk())
         for where in damage.examine(files, on_progress):
             _wrong_checksum(where, findings)
-        history = check_history(folder, findings)
+        history = check_history(folder, recognize, findings)
         offset_versions |= history[0]
         commit_versions |= history[1]
     check_logs(folder, inspection, damage, sink_batch, findings)

@@ -77,7 +77,8 @@ def show_differences(differences: "Sequence[Difference]") -> None:
 def _show_inspection(console: "Console", inspection: "Inspection") -> None:
     from rich.markup import escape
 
-    from tidemill.checkpoint.describe import describe_offset, describe_start
+    from tidemill.checkpoint.describe import describe_start
+    from tidemill.checkpoint.positions import describe_offset
 
     facts = new_table()
     facts.add_column(style="bold")
@@ -100,7 +101,8 @@ def _show_inspection(console: "Console", inspection: "Inspection") -> None:
         console.print()
         sources = new_table("Source", "Kind", "Read up to")
         for source in inspection.sources:
-            sources.add_row(escape(source.key), source.kind, escape(describe_offset(source)))
+            kind = inspection.recognize(source).kind
+            sources.add_row(escape(source.key), kind, escape(describe_offset(source, inspection.recognize)))
         console.print(sources)
     if inspection.operators:
         console.print()

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidemill.checkpoint import DeltaOffset, SourceOffset
+from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.backlog import Backlog, UnreadVersions
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.errors import DataLossError, DefinitionError, TerminalError
 from tidemill.text.durations import parse_duration
 
@@ -85,7 +86,7 @@ def waiting_versions(
         DataLossError: Its log no longer has the next version, or the table is older than the offset.
     """
     reading = reading or TableReading()
-    at = None if offset is None else offset.delta
+    at = DeltaPosition.of(offset)
     log = _log(folder, what)
     if at is None:
         return _before_the_first_batch(log, reading)
@@ -229,7 +230,7 @@ def merged_no_row(info: dict[str, Any] | None) -> bool:
     return all(metrics.get(name) == "0" for name in _MERGED_ROWS)
 
 
-def _check_same_table(folder: Path, at: DeltaOffset, what: str) -> None:
+def _check_same_table(folder: Path, at: DeltaPosition, what: str) -> None:
     # The first commit decides in a moment; where it is missing or has another id, the table's state decides.
     if _first_id(folder) == at.reservoir_id:
         return
@@ -246,7 +247,7 @@ def _check_same_table(folder: Path, at: DeltaOffset, what: str) -> None:
         )
 
 
-def _check_continues(log: _Log, at: DeltaOffset, what: str, *, tolerant: bool) -> None:
+def _check_continues(log: _Log, at: DeltaPosition, what: str, *, tolerant: bool) -> None:
     newest_read = at.version if at.index >= 0 else at.version - 1
     if newest_read > log.head:
         raise DataLossError(

@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.connector import Connector, SourceContext
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, StreamTable
@@ -21,6 +23,10 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
     """Delta tables (Delta docs, "Table streaming reads and writes")."""
 
     kind = "delta"
+
+    def parse(self, offset: SourceOffset) -> DeltaPosition | None:
+        """Return the position in an offset; None where it is of another kind."""
+        return DeltaPosition.of(offset)
 
     def load(self, source: DeltaSource | StreamTable, context: SourceContext, name: str) -> "DataFrame":
         """Return the rows of a table; only new ones where it streams."""

@@ -25,6 +25,7 @@ from tidemill.checkpoint import SourceFile, SourceOffset
 from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
 from tidemill.connectors.backlog import Backlog, UnreadFiles
+from tidemill.connectors.files.position import FilePosition
 from tidemill.errors import TerminalError
 from tidemill.text.plurals import pluralize
 
@@ -114,11 +115,14 @@ def waiting_files(
             f"{what}: {error.filename} cannot be read: {error.strerror}.",
             fix="give this user the right to read it, or correct the target.",
         ) from None
-    last = None if offset is None else offset.log_offset
+    position = FilePosition.of(offset)
     logged = _logged(checkpoint, name, relocation)
     # Logged by a batch that was killed before it was planned: the next batch takes them.
     unread = sum(
-        count for part in logged for entry, count in part.counts.items() if last is None or entry > last
+        count
+        for part in logged
+        for entry, count in part.counts.items()
+        if position is None or entry > position.entry
     )
     if chosen.get("filenameonly", "").lower() == "true":
         names = {os.path.basename(path) for part in logged for path in part.paths}

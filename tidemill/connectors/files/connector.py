@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.connector import Connector, SourceContext
+from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
 
 if TYPE_CHECKING:
@@ -17,7 +19,11 @@ MAX_FILE_AGE = "36500d"
 class FileConnector(Connector[FileSource]):
     """Folders of files (Spark guide, "Input Sources", file source)."""
 
-    kind = "files"
+    kind = "file"
+
+    def parse(self, offset: SourceOffset) -> FilePosition | None:
+        """Return the position in an offset; None where it is of another kind."""
+        return FilePosition.of(offset)
 
     def load(self, source: FileSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a streaming DataFrame of the files' rows."""

@@ -26,7 +26,7 @@ class FileSource(Source):
         options: Further options of the format, and of the file source.
     """
 
-    kind = "files"
+    kind = "file"
     path: str
     format: FileFormat
     schema: str | None = None

@@ -12,6 +12,7 @@ from tidemill.checkpoint import SourceOffset
 from tidemill.checkpoint.format.source_log import source_folder
 from tidemill.connectors.backlog import Backlog, UnreadMessages
 from tidemill.connectors.kafka.client import Client, Partition, Topic, client_of
+from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.connectors.kafka.source import KafkaSource
 from tidemill.errors import DataLossError, TerminalError
 from tidemill.target.target import KafkaCluster
@@ -60,7 +61,8 @@ def waiting_messages(
     if topics is None:
         return Backlog(1, "messages", f"only Spark knows what {source.subscribe_pattern!r} matches")
     present = partitions_of(source, topics, cluster)
-    read = {} if offset is None else by_partition(offset)
+    position = TopicPosition.of(offset)
+    read = {} if position is None else position.by_partition
     missing = sorted(set(read) - present)
     if missing and strict:
         raise _partition_missing(missing[0], read[missing[0]], cluster)
@@ -70,7 +72,7 @@ def waiting_messages(
         initial = initial_offsets(checkpoint, name)
         if initial is None and checkpoint is not None and (checkpoint / "metadata").exists():
             return Backlog(1, "messages", "its first batch was never planned")
-        starts = _starts(source, begins, ends) if initial is None else begins | by_partition(initial)
+        starts = _starts(source, begins, ends) if initial is None else begins | initial.by_partition
     waiting: dict[Partition, int] = {}
     positions: dict[Partition, int] = {}
     for partition in sorted(present):
@@ -100,7 +102,7 @@ def _option(source: KafkaSource, name: str) -> str:
     return next((value.lower() for key, value in source.options.items() if key.lower() == name), "")
 
 
-def initial_offsets(checkpoint: Path | None, name: str) -> SourceOffset | None:
+def initial_offsets(checkpoint: Path | None, name: str) -> TopicPosition | None:
     """Return where Spark has decided that a source begins; None where it has not decided yet.
 
     Spark writes it before the first batch is planned: a zero byte, a version line, and the offsets as JSON.
@@ -118,7 +120,11 @@ def initial_offsets(checkpoint: Path | None, name: str) -> SourceOffset | None:
         )
     except FileNotFoundError:
         return None
-    return SourceOffset.parse(where, name, None, offsets) if version == _INITIAL_VERSION else None
+    return (
+        TopicPosition.of(SourceOffset.parse(where, name, None, offsets))
+        if version == _INITIAL_VERSION
+        else None
+    )
 
 
 def write_initial_offsets(checkpoint: Path, name: str, offsets: str) -> None:
@@ -133,11 +139,6 @@ def write_initial_offsets(checkpoint: Path, name: str, offsets: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         path.write_text(f"\0{_INITIAL_VERSION}\n{offsets}", encoding="utf-8")
-
-
-def by_partition(offset: SourceOffset) -> dict[Partition, int]:
-    """Return an offset of the checkpoint by topic and partition."""
-    return {(topic, number): at for topic, of in offset.partitions.items() for number, at in of.items()}
 
 
 def _same_in_python(pattern: str) -> bool:

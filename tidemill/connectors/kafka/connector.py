@@ -3,7 +3,9 @@
 import json
 from typing import TYPE_CHECKING
 
+from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.connector import Connector, SourceContext
+from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.connectors.kafka.source import KafkaSource
 
 if TYPE_CHECKING:
@@ -14,6 +16,10 @@ class KafkaConnector(Connector[KafkaSource]):
     """Topics of a Kafka cluster."""
 
     kind = "kafka"
+
+    def parse(self, offset: SourceOffset) -> TopicPosition | None:
+        """Return the position in an offset; None where it is of another kind."""
+        return TopicPosition.of(offset)
 
     def load(self, source: KafkaSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a streaming DataFrame of Kafka's columns (Spark's Kafka guide, "Reading Data from Kafka")."""

@@ -9,7 +9,9 @@ from tidemill.checkpoint import SourceOffset
 from tidemill.checkpoint.format.source_log import source_folder
 from tidemill.connectors.binding import Binding, binding_of, describe, difference, kafka_of
 from tidemill.connectors.files.backlog import Relocation, listed_files, logged_files, plain_path
+from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
+from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source
 from tidemill.operations.core.change import Change, StreamUnderChange, changing
@@ -95,10 +97,10 @@ class _Rebinding:
         offset = None if entry is None else entry.source(self.name)
         if offset is None or offset.raw is None:
             return ("Nothing of the source was read so far.",), _no_edit
-        if self.now["kind"] == "folder" and offset.kind == "file" and not self.from_beginning:
+        if self.now["kind"] == "folder" and FilePosition.of(offset) and not self.from_beginning:
             return self._to_folder()
-        if self.now["kind"] == "kafka" and offset.kind == "kafka":
-            return self._to_topics(offset)
+        if self.now["kind"] == "kafka" and (position := TopicPosition.of(offset)):
+            return self._to_topics(position)
         if not self.from_beginning:
             raise self.subject.refuse(
                 f"its checkpoint has a position in {describe(self.old)}, which means nothing in "
@@ -127,10 +129,10 @@ class _Rebinding:
         where = source_folder(self.name)
         return effects, lambda: self.subject.edits.change_source_log(where, relocation.address)
 
-    def _to_topics(self, offset: SourceOffset) -> _Plan:
+    def _to_topics(self, position: TopicPosition) -> _Plan:
         single = len(self.old["topics"]) == len(self.now["topics"]) == 1
         names = dict(zip(self.old["topics"], self.now["topics"], strict=True)) if single else {}
-        at = _renamed(_partitions(offset), names)
+        at = _renamed(position.by_partition, names)
         positions = self._positions(at)
         unfinished = self.subject.snapshot.tail.next_start.kind == "repeat_batch"
         if unfinished and positions.offsets != at:
@@ -140,8 +142,8 @@ class _Rebinding:
             raw = offsets.get(self.name)
             if raw is None or not unfinished:
                 return {**offsets, self.name: _json(positions.offsets)}
-            own = SourceOffset.parse("", self.name, None, raw)
-            return {**offsets, self.name: _json(_renamed(_partitions(own), names))}
+            own = TopicPosition.of(SourceOffset.parse("", self.name, None, raw))
+            return {**offsets, self.name: raw if own is None else _json(_renamed(own.by_partition, names))}
 
         return positions.effects, lambda: self.subject.edits.change_offsets(continued)
 
@@ -175,10 +177,6 @@ class _Rebinding:
                 f"batch {start.batch_id} was planned over the old binding and must be repeated over it.",
                 f"bind the source back and run the stream once (tidemill run {self.subject.stream.name}).",
             )
-
-
-def _partitions(offset: SourceOffset) -> dict[Partition, int]:
-    return {(topic, number): at for topic, of in offset.partitions.items() for number, at in of.items()}
 
 
 def _renamed(offsets: Mapping[Partition, int], names: Mapping[str, str]) -> dict[Partition, int]:

@@ -5,10 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.binding import kafka_of
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.feed import Feed
 from tidemill.connectors.files.backlog import logged_files, plain_path
+from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
+from tidemill.connectors.kafka.position import TopicPosition
+from tidemill.connectors.positions import recognize
 from tidemill.definitions.source import Source, StreamTable
 from tidemill.errors import TerminalError
 from tidemill.run.decide.sources import streaming_sources
@@ -67,22 +71,21 @@ def names_of_sources(
 
 
 def _fits(source: Source, target: "Target", checkpoint: Path, offset: "SourceOffset") -> bool:
-    match offset.kind:
-        case "delta":
+    match recognize(offset):
+        case DeltaPosition() as at:
             table = _table(source, target)
             opened = None if table is None else delta_log.open_table(table)
-            at = offset.delta
-            return opened is not None and at is not None and str(opened.metadata().id) == at.reservoir_id
-        case "kafka":
+            return opened is not None and str(opened.metadata().id) == at.reservoir_id
+        case TopicPosition() as at:
             try:
                 kafka, _ = kafka_of(source, target)
             except TypeError:
                 return False
-            return bool(kafka.subscribe_pattern) or set(offset.partitions) <= {
+            return bool(kafka.subscribe_pattern) or set(at.partitions) <= {
                 *kafka.subscribe,
                 *kafka.assign,
             }
-        case "file":
+        case FilePosition():
             folder = _folder(source, target)
             read = (plain_path(file.path) for file in logged_files(checkpoint, offset.key))
             return folder is not None and all(path.startswith(f"{folder}/") for path in read)
@@ -111,11 +114,13 @@ def _folder(source: Source, target: "Target") -> str | None:
 
 def _read(checkpoint: Path, offset: "SourceOffset") -> str:
     """Return what a source has read, for people."""
-    if offset.delta is not None:
-        return f"the Delta table with the id {offset.delta.reservoir_id}"
-    if offset.kind == "kafka":
-        return f"the topics {', '.join(offset.partitions)}"
-    if offset.kind == "file":
-        first = next((plain_path(file.path) for file in logged_files(checkpoint, offset.key)), "no file")
-        return f"files such as {first}"
-    return "nothing" if offset.raw is None else f"a source of the kind {offset.kind!r}"
+    match recognize(offset):
+        case DeltaPosition() as at:
+            return f"the Delta table with the id {at.reservoir_id}"
+        case TopicPosition() as at:
+            return f"the topics {', '.join(at.partitions)}"
+        case FilePosition():
+            first = next((plain_path(file.path) for file in logged_files(checkpoint, offset.key)), "no file")
+            return f"files such as {first}"
+        case position:
+            return "nothing" if offset.raw is None else f"a source of the kind {position.kind!r}"

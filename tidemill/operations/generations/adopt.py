@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import OffsetEntry, Tail, offset_batches, read_offset, read_tail
 from tidemill.checkpoint.verify import verify
+from tidemill.connectors.positions import recognize
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.edits.source_match import names_of_sources
@@ -111,7 +112,7 @@ class _Adopting:
         if self.records.manifest() is not None:
             raise self._refuse("it has run already.", "declare a stream of a new name for the query.")
         here = self.records.checkpoint(_FIRST)
-        verdict = verify(self.checkpoint, level="full")
+        verdict = verify(self.checkpoint, level="full", recognize=recognize)
         errors = [finding for finding in verdict.findings if finding.severity == "error"]
         if errors:
             raise self._refuse(

@@ -21,6 +21,7 @@ from tidemill.checkpoint.format.source_log import (
     source_folder,
 )
 from tidemill.checkpoint.format.state_files import StateFile
+from tidemill.connectors.files.position import FilePosition
 
 _METADATA_OF_BATCHES = "v2"  # transformWithState keeps the absolute paths of its schemas there
 _COMPACT_INTERVAL = 10  # spark.sql.streaming.fileSource.log.compactInterval
@@ -62,8 +63,8 @@ def copy_until(checkpoint: Path, to: Path, batch: int, query_id: str) -> None:
             (to / where).parent.mkdir(parents=True, exist_ok=True)
             _link(path, to / where)
     for source in entry.sources:
-        if source.log_offset is not None:
-            _write_log(checkpoint, to, source.key, source.log_offset)
+        if (position := FilePosition.of(source)) is not None:
+            _write_log(checkpoint, to, source.key, position.entry)
 
 
 def _is_kept(where: Path, batch: int, entry: OffsetEntry) -> bool:
@@ -76,7 +77,7 @@ def _is_kept(where: Path, batch: int, entry: OffsetEntry) -> bool:
         return named.isdigit() and int(named) <= batch
     if top == "sources":
         source = entry.source(where.parts[1])
-        return source is None or source.log_offset is None
+        return FilePosition.of(source) is None
     if top == "state" and (file := StateFile.parse(named)) is not None:
         return file.version <= batch + 1
     return True

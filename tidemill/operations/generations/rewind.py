@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tidemill.checkpoint.verify import verify
+from tidemill.connectors.positions import recognize
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.effects import began
@@ -196,7 +197,9 @@ class _Planning:
         try:
             copy_until(checkpoint, trial, batch, str(uuid4()))
             errors = [
-                finding for finding in verify(trial, level="quick").findings if finding.severity == "error"
+                finding
+                for finding in verify(trial, level="quick", recognize=recognize).findings
+                if finding.severity == "error"
             ]
         finally:
             shutil.rmtree(trial, ignore_errors=True)

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import SourceFile
 from tidemill.connectors.binding import binding_of, kafka_of
+from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.files.backlog import file_address, listed_files
+from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
+from tidemill.connectors.kafka.position import TopicPosition
+from tidemill.connectors.positions import recognize
 from tidemill.definitions.source import StreamTable
 from tidemill.errors import ConfigurationError, TerminalError
 from tidemill.run.decide.sources import streaming_sources
@@ -93,7 +97,7 @@ def named(stream: "Stream", entry: "OffsetEntry", text: str) -> dict[str, Start]
         if name in wanted:
             starts[name] = _named(stream, name, offset, wanted[name])
         elif offset is not None and offset.raw is not None:
-            if offset.log_offset is not None:
+            if FilePosition.of(offset) is not None:
                 raise _refused(
                     stream,
                     f"its source {name!r} is a folder, whose files have no offsets.",
@@ -109,7 +113,8 @@ def _end(stream: "Stream", source: "Source", target: "Target", offset: "SourceOf
         opened = delta_log.open_table(table)
         if opened is None:
             raise _refused(stream, f"{source.describe()} does not exist.", f"tidemill run +{stream.name}")
-        begin = 0 if offset is None or offset.delta is None else offset.delta.version
+        at = DeltaPosition.of(offset)
+        begin = 0 if at is None else at.version
         unread = opened.version() + 1 - begin
         fields = {
             "sourceVersion": 1,
@@ -146,12 +151,13 @@ def _end_of_topics(source: "Source", target: "Target", offset: "SourceOffset | N
     client = client_of(cluster)
     partitions = partitions_of(kafka, topics_of(kafka, client, cluster) or {}, cluster)
     _, ends = client.offsets(partitions, committed=committed_only(kafka, cluster))
-    read = {} if offset is None else offset.partitions
+    position = TopicPosition.of(offset)
+    read = {} if position is None else position.by_partition
     by_topic: dict[str, dict[str, int]] = {}
     unread = 0
     for (topic, number), end in sorted(ends.items()):
         by_topic.setdefault(topic, {})[str(number)] = end
-        unread += end - read.get(topic, {}).get(number, 0)
+        unread += end - read.get((topic, number), 0)
     return Start(
         offset=_json(by_topic),
         skipped=f"{pluralize(unread, 'message')} of {source.describe()}" if unread else "",
@@ -161,26 +167,26 @@ def _end_of_topics(source: "Source", target: "Target", offset: "SourceOffset | N
 def _named(stream: "Stream", name: str, offset: "SourceOffset | None", value: Any) -> Start:
     if offset is None or offset.raw is None:
         raise _refused(stream, f"its source {name!r} was never read.", "run the stream first.")
-    if offset.delta is not None:
+    if (at := DeltaPosition.of(offset)) is not None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise _refused(
                 stream, f"its source {name!r} is a table, and {value!r} is no version.", "give a number."
             )
-        now = offset.delta.version
-        fields = json.loads(offset.raw) | {"reservoirVersion": value, "index": -1, "isStartingVersion": False}
+        now = at.version
         skipped = f"versions {now} to {value - 1} of {name}" if value > now else ""
         doubled = f"versions {value} to {now - 1} of {name}" if value < now else ""
-        return Start(offset=_json(fields), skipped=skipped, doubled=doubled)
-    if offset.kind != "kafka" or not isinstance(value, Mapping):
+        return Start(offset=at_version(offset.raw, value), skipped=skipped, doubled=doubled)
+    position = TopicPosition.of(offset)
+    if position is None or not isinstance(value, Mapping):
         raise _refused(
             stream,
-            f"its source {name!r} is of the kind {offset.kind!r}, which has no such offsets.",
+            f"its source {name!r} is of the kind {recognize(offset).kind!r}, which has no such offsets.",
             "give offsets by topic and partition, or a version of a table; or --from now.",
         )
     skipped_messages = doubled_messages = 0
     merged: dict[str, dict[str, int]] = {
         topic: {str(number): at for number, at in numbers.items()}
-        for topic, numbers in offset.partitions.items()
+        for topic, numbers in position.partitions.items()
     }
     for topic, numbers in value.items():
         for number, at in numbers.items() if isinstance(numbers, Mapping) else ():

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.checkpoint import FileAbsentError, SourceOffset, offset_batches, read_offset
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.definitions.source import StreamTable
 from tidemill.errors import DefinitionError
@@ -119,17 +120,21 @@ def _before(snapshot: "Snapshot", entry: "OffsetEntry") -> "OffsetEntry | None":
 def _begins(snapshot: "Snapshot", entry: "OffsetEntry", before: "OffsetEntry | None") -> Iterator[Position]:
     """Yield where a batch begins in each table: where the batch before ends, or at the start of the stream."""
     reader = snapshot.records.stream
-    ends = {} if before is None else {source.key: source for source in before.sources if source.delta}
+    ends = (
+        {}
+        if before is None
+        else {source.key: source for source in before.sources if DeltaPosition.of(source)}
+    )
     yield from _in_tables(reader, ends.values())
     sources = {} if snapshot.manifest is None else snapshot.manifest.active.sources
     for source in entry.sources:
-        if source.delta is not None and source.key not in ends:
+        if (at := DeltaPosition.of(source)) is not None and source.key not in ends:
             # It began with version 0, or with a snapshot.
             record = sources.get(source.key)
             start = None if record is None else record.start_version
             yield Position(
                 reader=reader,
-                table_id=source.delta.reservoir_id,
+                table_id=at.reservoir_id,
                 version=start or 0,
                 of="commits" if start is None else "snapshot",
             )
@@ -137,7 +142,7 @@ def _begins(snapshot: "Snapshot", entry: "OffsetEntry", before: "OffsetEntry | N
 
 def _in_tables(reader: StreamName, offsets: Iterable[SourceOffset]) -> Iterator[Position]:
     for offset in offsets:
-        if (at := offset.delta) is not None:
+        if (at := DeltaPosition.of(offset)) is not None:
             yield Position(
                 reader=reader,
                 table_id=at.reservoir_id,

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.operations.edits.accept import accept_version
 from tidemill.records.ledger_line import commit_metadata
 from tidemill.records.stream_records import StreamRecords
@@ -71,7 +72,7 @@ def past_accepted_commits(
     ends: dict[str, int] = {}
     for name, source in append_readings(stream).items():
         position = entry.source(name)
-        offset = None if position is None else position.delta
+        offset = DeltaPosition.of(position)
         accepted = records[name].accepted_versions if name in records else ()
         if offset is None or offset.index >= 0 or offset.is_starting:
             continue

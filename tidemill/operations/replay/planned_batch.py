@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tidemill.checkpoint import OffsetEntry, SourceFile, Tail
 from tidemill.checkpoint.format.source_log import LogEntry, source_folder
 from tidemill.connectors.files.backlog import logged_files
+from tidemill.connectors.files.position import FilePosition
 from tidemill.operations.generations.checkpoint_copy import write_source_log
 from tidemill.run.execute import repair
 
@@ -106,12 +107,13 @@ def _ends(
         if source.raw is None:
             continue
         span = spans.get(source.key)
-        if source.log_offset is None:
+        position = FilePosition.of(source)
+        if position is None:
             yield source.key, source.raw if span is None or span.end is None else span.end
             continue
         files = logged_files(like, source.key) if span is None or span.files is None else span.files
         known = {file.path: file.entry for file in logged_files(checkpoint, source.key)}
-        new = [file for file in files if file.entry <= source.log_offset and file.path not in known]
+        new = [file for file in files if file.entry <= position.entry and file.path not in known]
         last = max(known.values(), default=-1)
         if new or last < 0:  # an entry without files is a batch without rows, which creates the tables
             folder = checkpoint / source_folder(source.key)

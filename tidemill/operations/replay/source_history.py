@@ -6,13 +6,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.binding import kafka_of
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.files.backlog import logged_files, plain_path
+from tidemill.connectors.files.position import FilePosition
+from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.operations.generations.table_versions import missing_files as missing_in_version
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
-    from tidemill.checkpoint import SourceFile, SourceOffset
+    from tidemill.checkpoint import SourceFile
     from tidemill.definitions.source import Source
     from tidemill.definitions.stream import Stream
     from tidemill.operations.replay.source_span import SourceSpan
@@ -59,11 +62,12 @@ def removed_versions(
     entry, sentences = snapshot.tail.latest_offset, []
     for name, source in streaming_sources(stream).items():
         offset = None if entry is None else entry.source(name)
-        if offset is None or offset.delta is None or source.upstream is None:
+        at = DeltaPosition.of(offset)
+        if at is None or source.upstream is None:
             continue
         if name in spans and spans[name].is_part:
             continue
-        version = offset.delta.version - (not offset.delta.is_starting)
+        version = at.version - (not at.is_starting)
         files = missing_in_version(target.lake.table(source.upstream), version)
         if files is None or files:
             what = "its log" if files is None else pluralize(len(files), "file")
@@ -99,13 +103,13 @@ def _sentences(
             continue
         if name in spans and spans[name].is_part:
             yield from spans[name].missing
-        elif offset.kind == "file":
+        elif FilePosition.of(offset) is not None:
             yield from missing_files(source, logged_files(snapshot.checkpoint, name))
-        elif offset.kind == "kafka":
-            yield from _removed_messages(source, target, offset)
+        elif (position := TopicPosition.of(offset)) is not None:
+            yield from _removed_messages(source, target, position)
 
 
-def _removed_messages(source: "Source", target: "Target", offset: "SourceOffset") -> Iterator[str]:
+def _removed_messages(source: "Source", target: "Target", position: TopicPosition) -> Iterator[str]:
     """Yield the partitions whose first messages are missing."""
     # librdkafka is loaded only where a topic is read.
     from tidemill.connectors.kafka.backlog import partitions_of, topics_of
@@ -115,8 +119,7 @@ def _removed_messages(source: "Source", target: "Target", offset: "SourceOffset"
     client = client_of(cluster)
     partitions = partitions_of(kafka, topics_of(kafka, client, cluster) or {}, cluster)
     begins, _ = client.offsets(partitions, committed=False)
-    for topic, read in offset.partitions.items():
-        for number, at in read.items():
-            begin = begins.get((topic, number), at)
-            if begin > 0 and at > 0:
-                yield f"Messages 0 to {min(begin, at) - 1} of {topic}-{number} are missing."
+    for (topic, number), at in position.by_partition.items():
+        begin = begins.get((topic, number), at)
+        if begin > 0 and at > 0:
+            yield f"Messages 0 to {min(begin, at) - 1} of {topic}-{number} are missing."

@@ -10,7 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.files.backlog import logged_files
+from tidemill.connectors.files.position import FilePosition
+from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.operations.replay.source_history import missing_files
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.text.plurals import pluralize
@@ -107,16 +110,16 @@ def source_spans(
         offset = entry.source(name)
         if offset is None or offset.raw is None:
             continue
-        if offset.log_offset is not None:
-            last = offset.log_offset
+        if (position := FilePosition.of(offset)) is not None:
+            last = position.entry
             logged = (file for file in logged_files(checkpoint, name) if file.entry <= last)
             spans[name] = files_span(source, logged, period)
-        elif offset.kind == "kafka":
+        elif TopicPosition.of(offset) is not None:
             # librdkafka is loaded only where a topic is read.
             from tidemill.operations.replay.topic_span import topic_span
 
             spans[name] = topic_span(source, target, checkpoint, offset, period)
-        elif offset.kind == "delta":
+        elif DeltaPosition.of(offset) is not None:
             from tidemill.operations.replay.table_span import table_span
 
             spans[name] = table_span(source, target, offset, period)
@@ -130,16 +133,18 @@ def span_read(checkpoint: Path, offset: "SourceOffset") -> SourceSpan:
         checkpoint: The checkpoint.
         offset: The offset up to which it has read.
     """
-    if offset.log_offset is not None:
-        last = offset.log_offset
+    if (position := FilePosition.of(offset)) is not None:
+        last = position.entry
         files = tuple(file for file in logged_files(checkpoint, offset.key) if file.entry <= last)
         return SourceSpan(reads=pluralize(len(files), "file"), files=files)
     # librdkafka is loaded only where a topic is read.
-    from tidemill.connectors.kafka.backlog import by_partition, initial_offsets
+    from tidemill.connectors.kafka.backlog import initial_offsets
 
     initial = initial_offsets(checkpoint, offset.key)
-    begins = {} if initial is None else by_partition(initial)
-    return SourceSpan(reads="messages", begins=begins, ends=by_partition(offset), end=offset.raw)
+    begins = {} if initial is None else initial.by_partition
+    read = TopicPosition.of(offset)
+    ends = {} if read is None else read.by_partition
+    return SourceSpan(reads="messages", begins=begins, ends=ends, end=offset.raw)
 
 
 def files_span(source: "Source", logged: "Iterable[SourceFile]", period: Period) -> SourceSpan:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.definitions.source import StreamTable
 from tidemill.operations.replay.source_span import Period, SourceSpan
@@ -34,11 +35,11 @@ def table_span(source: "Source", target: "Target", offset: "SourceOffset", perio
         period: The time of what is read.
     """
     name = str(source.upstream) if isinstance(source, StreamTable) else source.describe()
-    if not isinstance(source, DeltaSource | StreamTable) or offset.delta is None or offset.raw is None:
+    at = DeltaPosition.of(offset)
+    if not isinstance(source, DeltaSource | StreamTable) or at is None or offset.raw is None:
         return SourceSpan(reads=f"all of {name}")
     if source.mode != "append":
         return SourceSpan(reads=f"all of {name}, because its changes are read")
-    at = offset.delta
     options = source.options if isinstance(source, DeltaSource) else {}
     if at.is_starting or any(key.lower() in _STARTING for key in options):
         return SourceSpan(reads=f"all of {name}, because the stream begins within it")

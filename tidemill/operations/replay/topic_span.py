@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.binding import kafka_of
-from tidemill.connectors.kafka.backlog import by_partition, initial_offsets
+from tidemill.connectors.kafka.backlog import initial_offsets
 from tidemill.connectors.kafka.client import client_of
+from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.operations.replay.source_span import Period, SourceSpan
 from tidemill.text.plurals import pluralize
 
@@ -38,7 +39,8 @@ def topic_span(
     """
     _, cluster = kafka_of(source, target)
     client = client_of(cluster)
-    read = by_partition(offset)
+    position = TopicPosition.of(offset)
+    read = {} if position is None else position.by_partition
     topics = client.topics({topic for topic, _ in read})
     present = [
         (topic, number) for topic, number in read if topic in topics and number < topics[topic].partitions
@@ -47,7 +49,7 @@ def topic_span(
     initial = initial_offsets(checkpoint, offset.key)
     return messages_span(
         read=read,
-        started={} if initial is None else by_partition(initial),
+        started={} if initial is None else initial.by_partition,
         firsts=firsts,
         heads=heads,
         begins=client.offsets_at(present, period.first_ms),

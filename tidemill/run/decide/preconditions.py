@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, verify
+from tidemill.connectors.positions import recognize
 from tidemill.errors import CheckpointError, TerminalError
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import unfinished_error
@@ -123,7 +124,10 @@ def _check_checkpoint(stream: "Stream", snapshot: Snapshot) -> None:
         return
     table = snapshot.main_table
     verdict = verify(
-        snapshot.checkpoint, level="quick", sink_batch=None if table is None else table.newest_batch
+        snapshot.checkpoint,
+        level="quick",
+        recognize=recognize,
+        sink_batch=None if table is None else table.newest_batch,
     )
     for finding in verdict.findings:
         if finding.severity == "error" and finding.code != UNPINNED_PARTITIONS:

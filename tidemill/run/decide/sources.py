@@ -14,6 +14,7 @@ from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.feed import Feed
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.positions import recognize
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source, StreamTable
 from tidemill.errors import TerminalError
@@ -21,7 +22,7 @@ from tidemill.records.stream_records import Snapshot
 from tidemill.target.target import Target
 
 if TYPE_CHECKING:
-    from tidemill.checkpoint import OffsetEntry, SourceKind
+    from tidemill.checkpoint import OffsetEntry
     from tidemill.definitions.stream import Stream
 
 
@@ -92,11 +93,9 @@ def check_bindings(stream: "Stream", snapshot: Snapshot, bound: Mapping[str, Bin
             changed = difference(recorded, now, strict=strict(source))
         offset = None if entry is None else entry.source(name)
         if changed is None and offset is not None and offset.raw is not None:
-            kinds = _offset_kinds(source)
-            if kinds and offset.kind not in (*kinds, "unknown"):
-                changed = (
-                    f"is {source.describe()}, and its checkpoint has a position of the kind {offset.kind!r}"
-                )
+            kinds, kind = _offset_kinds(source), recognize(offset).kind
+            if kinds and kind not in (*kinds, "unknown"):
+                changed = f"is {source.describe()}, and its checkpoint has a position of the kind {kind!r}"
         if changed is None:
             continue
         if recorded is None or now is None:  # a table has no binding
@@ -113,7 +112,7 @@ def strict(source: Source) -> bool:
     return {key.lower(): value.lower() for key, value in options.items()}.get("failondataloss") != "false"
 
 
-def _offset_kinds(source: Source) -> "tuple[SourceKind, ...]":
+def _offset_kinds(source: Source) -> tuple[str, ...]:
     match source:
         case Feed():
             return ("file", "kafka")

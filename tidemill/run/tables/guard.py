@@ -9,6 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import Tail
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import StreamTable
 from tidemill.errors import UpstreamChangeError
@@ -58,7 +59,7 @@ def refused_commits(
     for name, source in append_readings(stream).items():
         record = records.get(name, SourceRecord())
         position = None if tail.latest_offset is None else tail.latest_offset.source(name)
-        offset = None if position is None else position.delta
+        offset = DeltaPosition.of(position)
         # A snapshot has no row that was removed before it.
         begin = 0 if record.start_version is None else record.start_version + 1
         first = begin if offset is None else offset.version

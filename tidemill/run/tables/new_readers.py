@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from tidemill.connectors.connector import StartingPoint
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.source_record import SourceRecord, Start
 from tidemill.definitions.source import StreamTable
@@ -66,7 +67,7 @@ def starting_points(
         if not isinstance(source, StreamTable | DeltaSource) or not source.streaming:
             continue
         offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
-        at = None if offset is None else offset.delta
+        at = DeltaPosition.of(offset)
         table = lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
         if at is not None:
             next_is_there = not at.is_starting and _commit_file(table, at.version).exists()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.connectors.binding import relocation_of
 from tidemill.connectors.files.backlog import logged_files, plain_path
+from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import DataLossError
@@ -62,15 +63,15 @@ def _planned(snapshot: "Snapshot", name: str, record: SourceRecord) -> Iterator[
     """Yield the paths of the files of a source in the batch, where they are now."""
     tail = snapshot.tail
     planned, committed = (
-        None if entry is None else entry.source(name)
+        None if entry is None else FilePosition.of(entry.source(name))
         for entry in (tail.latest_offset, tail.committed_offsets)
     )
-    if planned is None or planned.log_offset is None:
+    if planned is None:
         return
-    first = -1 if committed is None or committed.log_offset is None else committed.log_offset
+    first = -1 if committed is None else committed.entry
     recorded = {} if snapshot.manifest is None else snapshot.manifest.active.sources
     relocation = relocation_of(recorded.get(name, SourceRecord()).binding, record.binding)
     for file in logged_files(snapshot.checkpoint, name):
         path = plain_path(file.path if relocation is None else relocation.address(file.path))
-        if first < file.entry <= planned.log_offset and "://" not in path:
+        if first < file.entry <= planned.entry and "://" not in path:
             yield path

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import StreamTable
@@ -59,7 +60,7 @@ def with_read_commits(
     now = dict(records)
     for name, table in _tables(stream, lake):
         offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
-        at = None if offset is None else offset.delta
+        at = DeltaPosition.of(offset)
         if at is None:
             continue
         version = at.version if at.index >= 0 or at.is_starting else at.version - 1

@@ -5,12 +5,12 @@ that had read none of the former reads up to the version that was restored, and 
 that has read more of them must be rewound as well.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import Tail, commit_batches, offset_batches, read_offset
+from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.errors import UpstreamChangeError
 from tidemill.records.edits import Offsets
 from tidemill.run.tables.guard import append_readings
@@ -60,7 +60,7 @@ def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> I
     entry = tail.latest_offset
     for name, source in append_readings(stream).items():
         offset = None if entry is None else entry.source(name)
-        at = None if offset is None else offset.delta
+        at = DeltaPosition.of(offset)
         if at is None or offset is None or offset.raw is None:
             continue
         restores = restores_in(delta_log.commits(lake.table(source.stream), at.version))
@@ -80,8 +80,8 @@ def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> I
         yield Detour(
             name,
             is_ahead=position < first.restored + 1 or at.index >= 0 or at.is_starting,
-            end=_at(offset.raw, first.restored + 1),
-            continuation=_at(offset.raw, first.version + 1),
+            end=at_version(offset.raw, first.restored + 1),
+            continuation=at_version(offset.raw, first.version + 1),
         )
 
 
@@ -90,12 +90,7 @@ def _batch_before(checkpoint: "Path", name: str, version: int) -> int | None:
     committed = set(commit_batches(checkpoint))
     for batch in sorted(set(offset_batches(checkpoint)) & committed, reverse=True):
         offset = read_offset(checkpoint, batch).source(name)
-        at = None if offset is None else offset.delta
+        at = DeltaPosition.of(offset)
         if at is not None and at.version + (at.index >= 0) <= version:
             return batch
     return None
-
-
-def _at(offset: str, version: int) -> str:
-    fields = json.loads(offset) | {"reservoirVersion": version, "index": -1, "isStartingVersion": False}
-    return json.dumps(fields, separators=(",", ":"))

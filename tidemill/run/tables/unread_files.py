@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from tidemill.connectors.delta.backlog import merged_no_row
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import StreamTable
 from tidemill.errors import DataLossError
@@ -32,7 +33,7 @@ def check_unread_files(
         if not isinstance(source, StreamTable) or not source.streaming:
             continue
         offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
-        at = None if offset is None else offset.delta
+        at = DeltaPosition.of(offset)
         record = records.get(name, SourceRecord())
         if at is None and record.start != "log":
             continue  # it begins with a snapshot, and the files of the newest version are there

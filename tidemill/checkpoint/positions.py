@@ -1,0 +1,80 @@
+"""A position: what a kind of source makes of an offset. The kinds themselves are in the connectors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemill.checkpoint.format.source_offset import SourceOffset
+
+if TYPE_CHECKING:
+    from tidemill.checkpoint.format.folder import Folder
+    from tidemill.checkpoint.verify.damage import Damage
+    from tidemill.checkpoint.verify.findings import Findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFolder:
+    """A source's own folder in a checkpoint, while it is verified.
+
+    Attributes:
+        folder: The checkpoint.
+        log: The source's folder below it.
+        done: The position up to which no batch is repeated; None before the first.
+        damage: The problems of files.
+        findings: The findings so far.
+    """
+
+    folder: "Folder"
+    log: str
+    done: "Position | None"
+    damage: "Damage"
+    findings: "Findings"
+
+
+class Position:
+    """The position up to which a source is read. This base knows nothing about it."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of source that wrote it."""
+        return "unknown"
+
+    def describe(self) -> str:
+        """Return a description for people; empty where only the offset itself says it."""
+        return ""
+
+    def place(self) -> str:
+        """Return a short description; empty where the offset itself is short."""
+        return ""
+
+    def went_back(self, before: "Position") -> str:
+        """Describe how far it is behind an earlier position; empty if it is not, or cannot be compared."""
+        del before
+        return ""
+
+    def check_file(self, folder: "Folder", path: str, name: str, *, full: bool) -> None:
+        """Check a file in the source's own folder.
+
+        Args:
+            folder: The checkpoint.
+            path: The file's path in it.
+            name: The file's name.
+            full: True to read everything.
+
+        Raises:
+            CheckpointFormatError: The file is damaged.
+        """
+
+    def check_folder(self, own: SourceFolder) -> None:
+        """Check that the source's own folder has what its next start needs, and add findings."""
+
+
+Recognizer = Callable[[SourceOffset], Position]
+"""Returns the position in an offset; an instance of the base where no kind of source knows it."""
+
+
+def describe_offset(offset: SourceOffset, recognize: Recognizer) -> str:
+    """Describe the offset up to which a source is read."""
+    if offset.raw is None:
+        return "nothing yet"
+    return recognize(offset).describe() or offset.raw
