@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tidemill.definitions.columns import ORIGIN
 from tidemill.definitions.source import StreamTable
 from tidemill.storage import delta_log
+from tidemill.storage.dataset import dataset_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,9 +68,7 @@ def _newest_row(table: "Path", column: str, after_ms: int) -> "dict[str, Any] | 
 
     try:
         after = pa.scalar(after_ms * 1000, pa.timestamp("us", tz="UTC"))
-        scanner = opened.to_pyarrow_dataset().scanner(
-            columns=[column, ORIGIN], filter=pc.field(column) > after
-        )
+        scanner = dataset_of(opened).scanner(columns=[column, ORIGIN], filter=pc.field(column) > after)
         rows = scanner.head(1).to_pylist()
     except Exception:  # noqa: BLE001 - a table that delta-rs cannot read, or a column that is no time
         return None

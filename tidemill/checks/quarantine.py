@@ -8,6 +8,7 @@ from tidemill.checks.origins import origin_text
 from tidemill.checks.result import CheckResult
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.storage import delta_log
+from tidemill.storage.dataset import dataset_of
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _reason(context: "CheckContext", lines: "tuple[BatchRecord, ...]") -> str:
         & (pc.field("batch_id") >= min(batches))
         & (pc.field("batch_id") <= max(batches))
     )
-    rows = table.to_pyarrow_dataset().scanner(columns=["violated", "origin"], filter=these).head(_SAMPLE)
+    rows = dataset_of(table).scanner(columns=["violated", "origin"], filter=these).head(_SAMPLE)
     records = rows.to_pylist()
     rules = Counter(rule for record in records for rule in record["violated"])
     if not rules:

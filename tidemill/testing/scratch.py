@@ -16,6 +16,7 @@ from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.spark.engine import session_of
 from tidemill.storage import delta_log
+from tidemill.storage.dataset import dataset_of
 from tidemill.storage.lake import Lake
 from tidemill.target.target import Binding, KafkaCluster, Target
 
@@ -151,7 +152,7 @@ class Scratch:
             return Counter()
         table = DeltaTable(str(path))
         names = [field.name for field in table.schema().fields]
-        records = table.to_pyarrow_table().to_pylist()
+        records = dataset_of(table).to_table().to_pylist()
         chosen = columns or tuple(name for name in names if name not in (*BOOKKEEPING, DELETED))
         alive = (record for record in records if not record.get(DELETED))
         return multiset([_plain(record[column]) for column in chosen] for record in alive)

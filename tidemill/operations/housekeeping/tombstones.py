@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.definitions.columns import DELETED
 from tidemill.definitions.sink import CommitMetadata, Transaction, run_in_transaction
+from tidemill.storage.dataset import dataset_of
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def count_of(table: "DeltaTable", condition: Condition) -> int:
     import pyarrow.compute as pc
 
     is_old = pc.field(DELETED) & (pc.field(condition.column) < pc.scalar(condition.value))
-    return int(table.to_pyarrow_dataset().count_rows(filter=is_old))
+    return int(dataset_of(table).count_rows(filter=is_old))
 
 
 def delete(spark: "SparkSession", path: "Path", sink: "DeltaMerge", before: datetime, operation: str) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tidemill.storage import delta_log
+from tidemill.storage.dataset import dataset_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +82,7 @@ def quarantined(stream: "Stream", target: "Target", *, limit: int = EXAMPLES) ->
         return Quarantine(stream=stream.name, table=path, by_rule={})
     import pyarrow.compute as pc
 
-    data = table.to_pyarrow_dataset()
+    data = dataset_of(table)
     records, rules, newest = 0, Counter[str](), list[datetime]()
     for batch in data.to_batches(columns=["violated", "quarantined_at"]):
         records += batch.num_rows

@@ -7,6 +7,7 @@ from tidemill.connectors.binding import kafka_of
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.files.backlog import plain_path
 from tidemill.definitions.columns import ORIGIN
+from tidemill.storage.dataset import dataset_of
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def origins_in_range(table: "DeltaTable", span: "BackfillRange") -> "pa.StructAr
         table: A table of records of a feed.
         span: The range.
     """
-    rows = table.to_pyarrow_dataset().to_table(columns=[ORIGIN], filter=in_range(table, span))
+    rows = dataset_of(table).to_table(columns=[ORIGIN], filter=in_range(table, span))
     return rows.column(ORIGIN).combine_chunks()
 
 
@@ -77,7 +78,7 @@ def in_range(table: "DeltaTable", span: "BackfillRange") -> "pc.Expression":
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind = table.to_pyarrow_dataset().schema.field(span.column).type
+    kind = dataset_of(table).schema.field(span.column).type
     begin, end = (pa.scalar(value).cast(kind) for value in (span.begin, span.end))
     return (pc.field(span.column) >= begin) & (pc.field(span.column) < end)
 

@@ -14,6 +14,7 @@ from tidemill.connectors.files.backlog import plain_path
 from tidemill.errors import TerminalError
 from tidemill.operations.replay.lost_origins import in_range, origins_in_range
 from tidemill.storage import delta_log
+from tidemill.storage.dataset import dataset_of
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def check_unread(
                 fix=fix,
             )
     elif all(one.is_empty for one in spans.values()):
-        rows = opened.to_pyarrow_dataset().count_rows(filter=in_range(opened, span))
+        rows = dataset_of(opened).count_rows(filter=in_range(opened, span))
         if rows:
             raise TerminalError(
                 f"with a lookback of {lookback}, nothing is read for the range, and its "
