@@ -1,34 +1,35 @@
 """What a replay asks before it computes, and before it publishes."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import typer
 
-from tidemill.cli.shared import changes
-from tidemill.cli.shared.changes import ReplayFlags, replay
+from tests.orchestration.shop import Shop
+from tidemill.cli.change import operation
+from tidemill.cli.change.operation import ReplayFlags, run_operation
 from tidemill.operations import Change
-from tidemill.text.names import StreamName
-
-STREAM = SimpleNamespace(name=StreamName("shop", "orders"))
+from tidemill.operations.replay.rebuild import REBUILD
 
 
 @pytest.fixture
-def calls(monkeypatch):
+def calls(tmp_path, monkeypatch):
     """The calls of a change that is not carried out: `plan`, `compute`, `publish`."""
-    monkeypatch.setattr(changes, "spark_of", lambda _: nullcontext())
+    Shop.make(tmp_path, monkeypatch)
+    monkeypatch.setattr(operation, "spark_of", lambda _: nullcontext())
     return []
 
 
 def replayed(calls, **flags):
-    def change(stream, *, engine, live, dry_run=False, publish=True):  # noqa: ARG001 - named as the real ones
+    def change(stream, *, dry_run, publish=True, **_):
         calls.append("plan" if dry_run else "publish" if publish else "compute")
         return Change(
             stream=stream.name, what="It changes.", outcome="" if dry_run else "It would have 3 rows."
         )
 
-    replay(change, SimpleNamespace(name="dev"), [STREAM], ReplayFlags(**flags))
+    run_operation(replace(REBUILD, apply=change), ReplayFlags(selection=["shop/orders"], **flags), {})
 
 
 def answer(monkeypatch, *answers):

@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from tests.operations.test_backfill import arrive, expected, shop
 from tests.small import small_target
+from tidemill.operations.registry import OPERATIONS
 from tidemill.records.stream_records import StreamRecords
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
@@ -23,17 +23,7 @@ COMMANDS = {
     "backfill": ("--from", "2026-01-02", "--to", "2026-01-03"),
     "reset": ("--from", "earliest", "--table", "replace"),
 }
-MODULES = {
-    "rewind": "generations.rewind",
-    "rebuild": "replay.rebuild",
-    "backfill": "replay.backfill_steps",
-    "reset": "generations.reset",
-}
-POINTS = [
-    (command, step)
-    for command, module in MODULES.items()
-    for step in ("begin", *import_module(f"tidemill.operations.{module}").STEPS)
-]
+POINTS = [(command, step) for command in COMMANDS for step in ("begin", *OPERATIONS[command].steps)]
 
 
 class Command:

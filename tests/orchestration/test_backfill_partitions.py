@@ -16,6 +16,7 @@ from dagster import (
 
 from tidemill import BackfillBy, DeltaAppend, Feed, Json, Pipeline
 from tidemill import functions as F
+from tidemill.operations.replay.backfill import BACKFILL
 from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
 from tidemill.orchestration.assets.translator import stream_keys
 from tidemill.orchestration.jobs.backfill_partitions import PartitionedBackfills, span_of
@@ -140,13 +141,15 @@ def replays(monkeypatch) -> list[tuple]:
     """Replay nothing; returns what each call was asked for."""
     asked = []
 
-    def replayed(pipeline, selection, span, config, _):
-        asked.append((sorted(selection), span, config.downstream))
-        names = sorted([*selection, *(["shop/plain", "shop/unique"] if config.downstream else [])])
+    def carried_out(spec, pipeline, config, _):
+        assert spec is BACKFILL
+        selection, span = config["selection"], (config["begin"], config["end"])
+        asked.append((sorted(selection), span, config["downstream"]))
+        names = sorted([*selection, *(["shop/plain", "shop/unique"] if config["downstream"] else [])])
         for stream in (stream for stream in pipeline if str(stream.name) in names):
             yield Done(stream.name, "It is done.", {"tidemill/rows_added": 1})
 
-    monkeypatch.setattr("tidemill.orchestration.jobs.backfill_partitions.replayed", replayed)
+    monkeypatch.setattr("tidemill.orchestration.jobs.backfill_partitions.carried_out", carried_out)
     return asked
 
 

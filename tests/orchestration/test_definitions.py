@@ -146,11 +146,16 @@ def test_what_dg_scaffolds_in_defs_is_loaded_and_takes_precedence(clone):
     assert {"my_sensor", "ads__backlog"} <= set(loaded_clone["sensors"])
     assert sorted(loaded_clone["jobs"]) == [
         "ads",
+        "ads__accept",
+        "ads__adopt",
         "ads__backfill",
         "ads__backfill_days",
         "ads__checks",
         "ads__maintain",
         "ads__prune",
+        "ads__rebind",
+        "ads__rebuild",
+        "ads__rename_source",
         "ads__replay_quarantine",
         "ads__reset",
         "ads__rewind",

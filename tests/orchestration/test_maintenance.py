@@ -12,13 +12,13 @@ from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
 from tests.orchestration.shop import ORDERS, UNIQUE, Shop
-from tidemill.cli.change.maintain import app
+from tidemill.cli.change.operation import app_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import ConfigurationError
 from tidemill.operations.housekeeping.log_cleanup import obsolete_log_files
-from tidemill.operations.housekeeping.maintain import maintain
+from tidemill.operations.housekeeping.maintain import MAINTAIN, maintain
 from tidemill.orchestration.assets.assets import streaming_resources
-from tidemill.orchestration.jobs.maintenance import maintenance_job
+from tidemill.orchestration.jobs.operation_job import operation_job
 from tidemill.records.manifest import first_manifest
 from tidemill.records.operation import new_operation
 from tidemill.records.pins import Pins
@@ -26,6 +26,7 @@ from tidemill.records.stream_records import StreamRecords
 from tidemill.storage import delta_log
 from tidemill.text.names import StreamName
 
+app = app_of(MAINTAIN)
 HEAD = 12
 CHECKPOINTS = (4, 8)
 
@@ -209,9 +210,9 @@ def test_nothing_is_removed_while_a_pipeline_cannot_be_loaded(shop):
 def test_the_job_of_a_pipeline_maintains_its_tables_and_records_it(shop):
     [pipeline] = shop.target.pipelines().pipelines.values()
     keys = {ORDERS: AssetKey(["ours", "orders"])}
-    job = maintenance_job(pipeline, keys, target=shop.target)
+    job = operation_job(MAINTAIN, pipeline, keys, target=shop.target)
     defs = Definitions(jobs=[job], resources=streaming_resources(shop.target))
-    config = {"ops": {"shop__maintain_tables": {"config": {"keep": "0s"}}}}
+    config = {"ops": {"shop__run_maintain": {"config": {"keep": "0s"}}}}
     with DagsterInstance.ephemeral() as instance:
         result = defs.resolve_job_def("shop__maintain").execute_in_process(config, instance=instance)
     [observed] = result.filter_events(lambda event: event.event_type == DagsterEventType.ASSET_OBSERVATION)

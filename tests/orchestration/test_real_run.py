@@ -18,8 +18,8 @@ from pathlib import Path
 from dagster import DagsterEventType, DagsterInstance, asset, materialize
 from pyspark.sql import functions as F
 from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
-from tidemill.orchestration.jobs.backfill import backfill_job
-from tidemill.orchestration.jobs.lifecycle import lifecycle_jobs
+from tidemill.operations.registry import OPERATIONS
+from tidemill.orchestration.jobs.operation_job import operation_job
 from tidemill import DeltaAppend, Expect, Feed, Pipeline, Json
 from tidemill.orchestration.spark_resource import SparkResource
 
@@ -121,25 +121,26 @@ def job(instance, job, **config):
     ]
     return observed, failures
 
+jobs = {kind: operation_job(spec, case, {}) for kind, spec in OPERATIONS.items()}
+
 with DagsterInstance.get() as instance:
     first = run(instance, 'group:"case"')
     Path("landing/numbers/b.json").write_text('{"n": 2}\\n')
     second = run(instance, '+key:"report"')
     third = run(instance, 'key:"case/numbers"')
-    replayed = job(instance, backfill_job(case, {}), selection=["case/numbers"])
+    replayed = job(instance, jobs["rebuild"], selection=["case/numbers"])
     fourth = run(instance, 'key:"case/numbers"')
     Path("landing/numbers/c.json").write_text('{"n": 0}\\n')
     fifth = run(instance, 'key:"case/numbers"')
-    rewind, reset, quarantine, prune = lifecycle_jobs(case, {})
-    jobs = [
-        job(instance, rewind, stream="case/numbers", to_batch=0, dry_run=True),
-        job(instance, rewind, stream="case/numbers", to_batch=0),
-        job(instance, quarantine),
-        job(instance, prune, older_than="0s"),
-        job(instance, reset, stream="case/numbers", start="earliest", table="keep"),
+    done = [
+        job(instance, jobs["rewind"], stream="case/numbers", to_batch=0, dry_run=True),
+        job(instance, jobs["rewind"], stream="case/numbers", to_batch=0),
+        job(instance, jobs["replay"]),
+        job(instance, jobs["prune"], older_than="0s"),
+        job(instance, jobs["reset"], stream="case/numbers", start="earliest", table="keep"),
     ]
     sixth = run(instance, 'key:"case/numbers"')
-print("RESULT", json.dumps([first, second, third, replayed, fourth, fifth, jobs, sixth]))
+print("RESULT", json.dumps([first, second, third, replayed, fourth, fifth, done, sixth]))
 """
 
 

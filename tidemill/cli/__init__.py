@@ -9,7 +9,8 @@ from typer.core import TyperGroup
 
 _SUMMARY = "Run, watch and inspect Structured Streaming pipelines that need no always-on cluster."
 # Group or command -> its module, and one line for the help. The module of a command is imported when the
-# command is called, so that a `tidemill run` without work to do takes less than a second.
+# command is called, so that a `tidemill run` without work to do takes less than a second. The commands of
+# `change.operation` are made from the declarations of the operations.
 _COMMANDS = {
     "init": ("project.init", "Write a project in which everything runs at once."),
     "new": ("project.new", "Add a pipeline or a stream to a project."),
@@ -21,23 +22,23 @@ _COMMANDS = {
     "list": ("run.listing", "List streams, what they read and what they write."),
     "checkpoint": ("checkpoint.checkpoint", "Inspect, verify and compare checkpoints."),
     "backfill": ("change.backfill", "Compute a range of tables again, beside the live streams."),
-    "rebuild": ("change.rebuild", "Compute streams again from their sources, while the old tables serve."),
-    "reset": ("change.reset", "Let a stream continue from other offsets, with empty state."),
+    "rebuild": ("change.operation", "Compute streams again from their sources, while the old tables serve."),
+    "reset": ("change.operation", "Let a stream continue from other offsets, with empty state."),
     "operations": ("change.operations", "List backfills, rebuilds and rewinds, finished or not."),
-    "rewind": ("change.rewind", "Take the tables and the offsets of a stream back to an earlier batch."),
+    "rewind": ("change.operation", "Take the tables and the offsets of a stream back to an earlier batch."),
     "accept": (
-        "change.accept",
+        "change.operation",
         "Accept a new source, a commit upstream, changed code, or what a check found.",
     ),
-    "rebind": ("change.rebind", "Continue a source in another folder, topic or cluster."),
-    "rename-source": ("change.rename_source", "Continue a source under another name."),
-    "adopt": ("change.adopt", "Continue the checkpoint and the table of a query that plain Spark ran."),
+    "rebind": ("change.operation", "Continue a source in another folder, topic or cluster."),
+    "rename-source": ("change.operation", "Continue a source under another name."),
+    "adopt": ("change.operation", "Continue the checkpoint and the table of a query that plain Spark ran."),
     "quarantine": ("change.quarantine", "Show the records that feeds refused, and replay them."),
     "maintain": (
-        "change.maintain",
+        "change.operation",
         "Compact tables, and remove files and commits that nothing needs any more.",
     ),
-    "prune": ("change.prune", "Remove what earlier generations and operations have left behind."),
+    "prune": ("change.operation", "Remove what earlier generations and operations have left behind."),
     "debug": ("machine.debug", "Show the resolved settings and test every connection."),
     "engine": ("machine.engine", "Start, show and stop the warm server of a target."),
     "jars": ("machine.jars", "Show or fetch the jars that Spark needs."),
@@ -57,7 +58,13 @@ class _LazyGroup(TyperGroup):
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
         module, summary = _COMMANDS[cmd_name]
-        command = typer.main.get_command(importlib.import_module(f"tidemill.cli.{module}").app)
+        imported = importlib.import_module(f"tidemill.cli.{module}")
+        if module == "change.operation":
+            from tidemill.operations.registry import OPERATIONS
+
+            command = typer.main.get_command(imported.app_of(OPERATIONS[cmd_name]))
+        else:
+            command = typer.main.get_command(imported.app)
         command.name = cmd_name
         command.short_help = summary
         return command

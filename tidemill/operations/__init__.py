@@ -17,11 +17,10 @@ from tidemill.operations.housekeeping.prune import Pruning, prune
 from tidemill.operations.quarantine.quarantine_replay import replay_quarantine
 from tidemill.operations.quarantine.quarantine_view import Quarantine, quarantined
 from tidemill.operations.quarantine.replay_plan import Replay
-from tidemill.operations.replay.backfill import backfill
+from tidemill.operations.replay.backfill import backfill, replay_range
 from tidemill.operations.replay.coverage import Coverage, coverage
 from tidemill.operations.replay.follow import follow_backfills
 from tidemill.operations.replay.rebuild import rebuild
-from tidemill.operations.replay.replay_range import replay_range
 
 __all__ = [
     "Change",

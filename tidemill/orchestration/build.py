@@ -9,10 +9,8 @@ from tidemill.orchestration.assets.assets import checks_job, pipeline_job, strea
 from tidemill.orchestration.assets.translator import external_assets
 from tidemill.orchestration.automation.schedules import schedules
 from tidemill.orchestration.automation.sensors import backlog_sensor
-from tidemill.orchestration.jobs.backfill import backfill_job
 from tidemill.orchestration.jobs.backfill_partitions import PartitionedBackfills
-from tidemill.orchestration.jobs.lifecycle import lifecycle_jobs
-from tidemill.orchestration.jobs.maintenance import maintenance_job, maintenance_schedule
+from tidemill.orchestration.jobs.operation_job import maintenance_schedule, operation_jobs
 from tidemill.orchestration.location import CodeLocation
 from tidemill.target.resolve import ResolvedTarget, resolve
 
@@ -53,14 +51,9 @@ def build_definitions(
                 for job in (pipeline_job, checks_job)
             ]
             + [
-                job(pipeline, location.keys_of(pipeline), target=target)
-                for pipeline in pipelines
-                for job in (maintenance_job, backfill_job)
-            ]
-            + [
                 job
                 for pipeline in pipelines
-                for job in lifecycle_jobs(pipeline, location.keys_of(pipeline), target=target)
+                for job in operation_jobs(pipeline, location.keys_of(pipeline), target=target)
             ]
             + list(partitioned.jobs),
             sensors=[

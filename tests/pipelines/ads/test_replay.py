@@ -13,8 +13,8 @@ from tests.pipelines.ads.tables import ALL, assert_equal, tables
 from tests.pipelines.ads.test_pipeline import EVENTS, arrive, run_all
 from tidemill.definitions.selection import select
 from tidemill.operations import accept_version
+from tidemill.operations.replay.backfill import replay_range
 from tidemill.operations.replay.rebuild import rebuild
-from tidemill.operations.replay.replay_range import replay_range
 from tidemill.storage import delta_log
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(1800)]

@@ -3,18 +3,19 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemill.errors import TerminalError
+from tidemill.operations.core.steps import leased
 from tidemill.records.edits import Edits
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
+from tidemill.text.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tidemill.connectors.source_record import SourceRecord
     from tidemill.definitions.stream import Stream
@@ -40,9 +41,56 @@ class Change:
     copies: Path | None = None
     outcome: str = ""
 
+    @property
+    def changes(self) -> bool:
+        """Whether there is something to do: a change that makes no sense is an error."""
+        return True
+
+    @property
+    def plan(self) -> str:
+        """The change and what follows from it."""
+        return " ".join((self.what, *self.effects))
+
+    @property
+    def summary(self) -> str:
+        """What was done."""
+        copies = f"Copies of what was replaced: {self.copies}" if self.copies else ""
+        return " ".join(filter(None, (self.what, self.outcome, copies)))
+
+    @property
+    def numbers(self) -> "Mapping[str, int]":
+        """Nothing: the record of the operation has the numbers."""
+        return {}
+
+    @property
+    def item(self) -> dict[str, Any]:
+        """The change as JSON."""
+        return {
+            "stream": str(self.stream),
+            "what": self.what,
+            "effects": list(self.effects),
+            "copies": None if self.copies is None else str(self.copies),
+            "outcome": self.outcome or None,
+        }
+
     def because(self, reason: str) -> "Change":
         """Return the change with a reason as the first of its effects."""
         return replace(self, effects=(reason, *self.effects))
+
+
+def report_changes(changes: "Sequence[Change]", *, changed: bool) -> Report:
+    """Return changes as a report: of each plan its sentences.
+
+    Args:
+        changes: The plans, or what was done.
+        changed: Whether they were made.
+    """
+    plans = [
+        line
+        for change in changes
+        for line in (f"{change.stream}: {change.what}", *(f"  - {effect}" for effect in change.effects))
+    ]
+    return Report(items=[change.item for change in changes], lines=["Done."] if changed else plans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +149,7 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
             stream=stream.name,
             fix=f"tidemill run {stream.name}",
         )
-    lease = None if dry_run else records.take_lease(f"{why}-{datetime.now(UTC):%Y%m%dT%H%M%S}")
-    try:
+    with leased(records, why, dry_run=dry_run):
         snapshot = records.snapshot()
         if (operation := records.operation()) is not None and operation.publishing:
             raise unfinished_error(operation, stream.name)
@@ -113,6 +160,3 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
         yield StreamUnderChange(
             stream=stream, snapshot=snapshot, manifest=snapshot.manifest, edits=Edits(snapshot, why)
         )
-    finally:
-        if lease is not None:
-            lease.release()

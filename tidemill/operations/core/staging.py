@@ -14,7 +14,7 @@ from tidemill.operations.core.steps import (
     ensure_computed,
     exclusive_operation,
     execute_steps,
-    leased_when_free,
+    holding_when_free,
     staging_records,
 )
 from tidemill.records.stream_records import StreamRecords, transaction_app_id
@@ -82,7 +82,7 @@ class Staging(ABC):
             operation = ensure_computed(self.records, current, self.compute)
             if not (publish or operation.publishing):
                 return operation
-            with leased_when_free(self.stream, self.records, operation.id) as lease:
+            with holding_when_free(self.stream, self.records, operation.id) as lease:
                 check_current(self.records, operation)
                 if not operation.publishing:
                     self.catch_up()

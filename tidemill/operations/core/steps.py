@@ -1,8 +1,9 @@
 """An operation's steps: each can be repeated, and a killed operation continues with the first that is not done."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidemill.errors import LeaseHeldError, TerminalError
@@ -179,34 +180,49 @@ def execute_steps(
     return records.end_operation(operation)
 
 
-@contextmanager
-def leased(records: StreamRecords, why: str, *, dry_run: bool) -> "Iterator[Lease | None]":
+def leased(records: StreamRecords, why: str, *, dry_run: bool) -> "AbstractContextManager[Lease | None]":
     """Hold a stream's lease; None for a plan, which needs none.
+
+    Args:
+        records: The stream's records.
+        why: The command.
+        dry_run: Whether it is a plan.
 
     Raises:
         LeaseHeldError: A run holds it.
     """
-    lease = None if dry_run else records.take_lease(why)
-    try:
-        yield lease
-    finally:
-        if lease is not None:
-            lease.release()
+    return nullcontext() if dry_run else holding(records, run_id_of(why))
+
+
+def run_id_of(kind: str) -> str:
+    """Return the id under which an operation without a record of its own holds a lease."""
+    return f"{kind}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
 
 
 @contextmanager
-def leased_when_free(stream: "Stream", records: StreamRecords, why: str) -> "Iterator[Lease]":
+def holding(records: StreamRecords, run_id: str) -> "Iterator[Lease]":
+    """Hold a stream's lease.
+
+    Raises:
+        LeaseHeldError: A run holds it.
+    """
+    lease = records.take_lease(run_id)
+    try:
+        yield lease
+    finally:
+        lease.release()
+
+
+def holding_when_free(
+    stream: "Stream", records: StreamRecords, run_id: str
+) -> "AbstractContextManager[Lease]":
     """Wait until no run holds a stream, then hold its lease.
 
     Raises:
         LeaseHeldError: A run holds it after an hour still.
     """
     wait_until_free([stream], records.lake, seconds=_LONGEST_RUN_SECONDS, on_wait=lambda *_: None)
-    lease = records.take_lease(why)
-    try:
-        yield lease
-    finally:
-        lease.release()
+    return holding(records, run_id)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """What a run or a check refuses and a person may accept: a source, a commit upstream, code, findings of a check."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -8,7 +9,9 @@ from tidemill.checkpoint.format.source_log import source_folder
 from tidemill.checks.context import CheckContext
 from tidemill.checks.exactly_once import compare, newest_position
 from tidemill.connectors.source_record import SourceRecord
+from tidemill.errors import ConfigurationError
 from tidemill.operations.core.change import Change, changing
+from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
 from tidemill.operations.edits.code_changes import build_now
 from tidemill.plans import state_compatibility as code_change
 from tidemill.records.check_state import Checked
@@ -16,12 +19,12 @@ from tidemill.records.edits import offsets_of
 from tidemill.records.stateful_operator import AcceptedChange
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.run.tables.guard import append_readings, refused_commits
+from tidemill.text.names import StreamName
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
-    from tidemill.text.names import StreamName
 
 
 def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run: bool = False) -> Change:
@@ -192,3 +195,58 @@ def accept_change(stream: "Stream", target: "Target", engine: "Engine", *, dry_r
             what="The change of its code is accepted.",
             effects=(*differences, effect),
         )
+
+
+_VERSION = re.compile(r"([a-z0-9_]+/[a-z0-9_]+)@([0-9]{1,18})", re.ASCII)
+
+
+def _upstream_version(value: str, *, what: str) -> tuple[StreamName, int]:
+    """Return the stream and the version that a user has written.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    commit = _VERSION.fullmatch(value)
+    if commit is None:
+        raise ConfigurationError(f"{what} is {value!r}.", fix="Name the commit such as ads/clicks@7.")
+    return StreamName.parse(commit[1]), int(commit[2])
+
+
+def _apply(
+    stream: "Stream",
+    work: Work,
+    *,
+    new_source: str | None,
+    version: tuple[StreamName, int] | None,
+    change: bool,
+    findings: bool,
+    dry_run: bool,
+) -> Change:
+    del findings  # what is left
+    if new_source is not None:
+        return accept_new_source(stream, work.target, new_source, dry_run=dry_run)
+    if version is not None:
+        return accept_version(stream, work.target, *version, dry_run=dry_run)
+    if change:
+        return accept_change(stream, work.target, work.engine, dry_run=dry_run)
+    return accept_findings(stream, work.target, dry_run=dry_run)
+
+
+ACCEPT = OperationSpec(
+    kind="accept",
+    summary="Accept a new source, a commit upstream that removed rows, changed code, or what a check has found.",
+    apply=_apply,
+    arguments=(
+        Argument(name="new_source", help="This source is new: read it from its beginning.", metavar="NAME"),
+        Argument(
+            name="version",
+            help="Skip this commit, which removed rows: ads/clicks@7.",
+            metavar="UPSTREAM@VERSION",
+            read=_upstream_version,
+        ),
+        flag("change", "Run the changed code on the state of the old code: see tidemill plan."),
+        flag("findings", "What the check exactly_once found is known: check what comes after it."),
+    ),
+    one_of=("new_source", "version", "change", "findings"),
+    one_stream=True,
+)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import SourceOffset
 from tidemill.checkpoint.format.source_log import source_folder
@@ -15,6 +15,7 @@ from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source
 from tidemill.operations.core.change import Change, StreamUnderChange, changing
+from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
 from tidemill.operations.edits.positions import Partition, Positions, positions_in
 from tidemill.records.edits import Offsets
 from tidemill.run.decide.sources import strict
@@ -188,3 +189,21 @@ def _json(offsets: Mapping[Partition, int]) -> str:
     for (topic, number), at in offsets.items():
         by_topic.setdefault(topic, {})[str(number)] = at
     return json.dumps(by_topic, separators=(",", ":"))
+
+
+def _apply(stream: "Stream", work: Work, *, source: str, **arguments: Any) -> Change:
+    return rebind(stream, work.target, source, **arguments)
+
+
+REBIND = OperationSpec(
+    kind="rebind",
+    summary="Accept what the target binds a source to now, after a comparison of both sides.",
+    apply=_apply,
+    arguments=(
+        Argument(
+            name="source", help="The source: an argument of the function.", required=True, positional=True
+        ),
+        flag("from_beginning", "Read everything in the new folder or topic."),
+    ),
+    one_stream=True,
+)

@@ -5,11 +5,12 @@ The same command continues a source that was removed in an earlier run, from whe
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint.format.source_log import source_folder
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.operations.core.change import Change, StreamUnderChange, changing
+from tidemill.operations.core.spec import Argument, OperationSpec, Work
 from tidemill.records.edits import Offsets, offsets_of
 from tidemill.run.decide.sources import streaming_sources
 
@@ -98,3 +99,24 @@ def _apply(subject: StreamUnderChange, old: str, new: str, position: str | None,
 def _with_name(sources: Mapping[str, SourceRecord], old: str, new: str) -> dict[str, SourceRecord]:
     record = replace(sources.get(old, SourceRecord()), stopped_at=None, accepted_as_new=False)
     return {name: other for name, other in sources.items() if name != old} | {new: record}
+
+
+def _apply_to(stream: "Stream", work: Work, **arguments: Any) -> Change:
+    return rename_source(stream, work.target, **arguments)
+
+
+RENAME_SOURCE = OperationSpec(
+    kind="rename-source",
+    summary="Let a source continue under another name, or continue one that was removed.",
+    apply=_apply_to,
+    arguments=(
+        Argument(name="old", help="The name in the checkpoint.", required=True, positional=True),
+        Argument(
+            name="new",
+            help="The name in the definition; OLD again for a source that was removed.",
+            required=True,
+            positional=True,
+        ),
+    ),
+    one_stream=True,
+)

@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import OffsetEntry, Tail, offset_batches, read_offset, read_tail
 from tidemill.checkpoint.verify import verify
 from tidemill.connectors.positions import recognize
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
+from tidemill.operations.core.spec import Argument, OperationSpec, Work
+from tidemill.operations.core.steps import leased
 from tidemill.operations.edits.source_match import names_of_sources
 from tidemill.operations.generations.checkpoint_copy import keeps_paths
 from tidemill.records.check_state import Checked, Position
@@ -55,17 +57,13 @@ def adopt(
         LeaseHeldError: A run holds the stream's lease.
     """
     records = StreamRecords(target.lake, stream.name)
-    lease = None if dry_run else records.take_lease(f"adopt-{datetime.now(UTC):%Y%m%dT%H%M%S}")
-    try:
+    with leased(records, "adopt", dry_run=dry_run) as lease:
         adopting = _Adopting(stream, target, records, checkpoint, table)
         change = adopting.plan()
         if lease is not None:
             lease.check()
             adopting.apply()
         return change
-    finally:
-        if lease is not None:
-            lease.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,3 +235,31 @@ def _named(text: str, entry: OffsetEntry, names: Mapping[str, str]) -> str:
     fields.setdefault("sourceMetadataInfo", {})
     lines = [f"{names[source.key]}:{'-' if source.raw is None else source.raw}" for source in entry.sources]
     return "\n".join(["v2", json.dumps(fields, separators=(",", ":")), *lines])
+
+
+def _apply(stream: "Stream", work: Work, *, checkpoint: Path, table: Path | None, **arguments: Any) -> Change:
+    moved = None if table is None else table.absolute()
+    return adopt(stream, work.target, checkpoint.absolute(), table=moved, **arguments)
+
+
+ADOPT = OperationSpec(
+    kind="adopt",
+    summary="Continue a checkpoint and a table that plain Spark made, without reading anything again.",
+    apply=_apply,
+    arguments=(
+        Argument(
+            name="checkpoint",
+            help="The checkpoint of the query, which is copied.",
+            kind=Path,
+            metavar="DIR",
+            required=True,
+        ),
+        Argument(
+            name="table",
+            help="The table of the query, which is moved. Default: it is at the location of the stream's table.",
+            kind=Path,
+            metavar="DIR",
+        ),
+    ),
+    one_stream=True,
+)

@@ -11,7 +11,7 @@ import json
 import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
 
 from tidemill.checkpoint import SourceFile
@@ -20,12 +20,13 @@ from tidemill.connectors.feed import feed_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
+from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
 from tidemill.operations.core.staging import copy_tables, operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, leased, session, unfinished
 from tidemill.operations.generations.checkpoint_copy import write_source_log
 from tidemill.operations.generations.starting_positions import Start, ends_now, named
 from tidemill.records.manifest import Generation, Manifest
-from tidemill.records.operation import Operation, new_operation
+from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords, transaction_app_id
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.sinks.delta_merge import DeltaMerge
@@ -74,9 +75,11 @@ def reset(
         LeaseHeldError: A run holds the stream's lease.
     """
     records = StreamRecords(target.lake, stream.name)
-    with leased(records, f"{KIND}-{datetime.now(UTC):%Y%m%dT%H%M%S}", dry_run=dry_run) as lease:
+    with leased(records, KIND, dry_run=dry_run) as lease:
         snapshot = records.snapshot()
-        arguments = {"start": start, "table": table, "doubled": allow_doubled, "skipped": allow_skipped}
+        arguments = RESET.recorded(
+            start=start, table=table, allow_doubled=allow_doubled, allow_skipped=allow_skipped
+        )
         operation = unfinished(records, KIND, arguments)
         if operation is None or not operation.publishing:
             planned = snapshot.tail.latest_offset
@@ -179,12 +182,9 @@ def _new(
 ) -> Operation:
     entry = snapshot.tail.latest_offset
     batch = -1 if entry is None else entry.batch_id
-    flags = " --allow-doubled" * arguments["doubled"] + " --allow-skipped" * arguments["skipped"]
-    start = arguments["start"] if arguments["start"] in ("earliest", "now") else f"'{arguments['start']}'"
-    return new_operation(
-        KIND,
+    return RESET.begin(
+        stream.name,
         arguments,
-        command=f"tidemill reset {stream.name} --from {start} --table {arguments['table']}{flags}",
         decided={
             "generation": snapshot.generation + 1,
             "query_id": str(uuid4()),
@@ -211,12 +211,12 @@ def _check_allowed(
         TerminalError: It is not.
     """
     decided = operation.decided
-    for sentences, allowed, flag in (
+    for sentences, allowed, option in (
         (decided["doubled"], allow_doubled, "--allow-doubled"),
         (decided["skipped"], allow_skipped, "--allow-skipped"),
     ):
         if sentences and not allowed:
-            raise _refused(stream, " ".join(sentences), f"if that is intended: {operation.command} {flag}")
+            raise _refused(stream, " ".join(sentences), f"if that is intended: {operation.command} {option}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,3 +320,35 @@ def _reset(manifest: Manifest, operation: Operation) -> Manifest:
 
 def _refused(stream: "Stream", what: str, fix: str) -> TerminalError:
     return TerminalError(what, stream=stream.name, fix=fix)
+
+
+def _apply(stream: "Stream", work: Work, **arguments: Any) -> Change:
+    return reset(stream, work.target, work.engine, **arguments)
+
+
+RESET = OperationSpec(
+    kind=KIND,
+    summary="Let a stream continue from other offsets, in a new generation with empty state.",
+    description="The plan says which rows are doubled or skipped; either must be allowed with a flag of its own.",
+    apply=_apply,
+    arguments=(
+        Argument(
+            name="start",
+            help="earliest, now, or offsets by source as JSON: "
+            '\'{"events": {"orders": {"0": 120}}}\' for a topic, \'{"rows": 17}\' for a version of a table.',
+            flag="--from",
+            metavar="WHERE",
+            required=True,
+        ),
+        Argument(
+            name="table",
+            help="Keep the rows, replace them, or replace them and keep a copy (new).",
+            choices=get_args(TableChoice),
+            required=True,
+        ),
+        flag("allow_doubled", "Rows may be added a second time."),
+        flag("allow_skipped", "Data may be left unread."),
+    ),
+    one_stream=True,
+    steps=STEPS,
+)

@@ -20,6 +20,7 @@ from tidemill.connectors.positions import recognize
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.effects import began
+from tidemill.operations.core.spec import Argument, OperationSpec, Work
 from tidemill.operations.core.staging import operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, leased, session, unfinished
 from tidemill.operations.generations.checkpoint_copy import batches_to_copy, copy_until, keeps_paths
@@ -32,10 +33,11 @@ from tidemill.operations.generations.table_versions import (
     version_before_replays,
 )
 from tidemill.records.manifest import Manifest
-from tidemill.records.operation import Operation, new_operation
+from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords, transaction_app_id
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.storage import delta_log
+from tidemill.text.durations import flag_time
 from tidemill.text.names import MAIN_SINK, sql_identifier
 from tidemill.text.plurals import pluralize
 
@@ -79,21 +81,19 @@ def rewind(
         LeaseHeldError: A run holds the stream's lease.
     """
     records = StreamRecords(target.lake, stream.name)
-    with leased(records, f"{KIND}-{datetime.now(UTC):%Y%m%dT%H%M%S}", dry_run=dry_run) as lease:
+    with leased(records, KIND, dry_run=dry_run) as lease:
         snapshot = records.snapshot()
         manifest = snapshot.manifest
         if manifest is None:
             raise _refused(
                 stream, "it has never run, so there is nothing to rewind.", f"tidemill run {stream.name}"
             )
-        arguments = {"to_batch": to_batch, "to_time": None if to_time is None else to_time.isoformat()}
+        arguments = REWIND.recorded(to_batch=to_batch, to_time=to_time)
         operation = unfinished(records, KIND, arguments)
         if operation is None or not operation.publishing:
             planning = _Planning(stream, snapshot, manifest)
             batch = planning.batch(to_batch, to_time)
-            command = f"tidemill rewind {stream.name} "
-            command += f"--to-batch {to_batch}" if to_time is None else f"--to-time {to_time.isoformat()}"
-            operation = new_operation(KIND, arguments, command=command, decided=planning.decided(batch))
+            operation = REWIND.begin(stream.name, arguments, planning.decided(batch))
         change = _change(stream, operation, readers)
         if lease is not None:
             execute_steps(records, operation, _Rewinding(records, engine, lease, operation).steps(), lease)
@@ -338,3 +338,34 @@ def _rewound(manifest: Manifest, decided: Mapping[str, Any]) -> Manifest:
 
 def _refused(stream: "Stream", what: str, fix: str) -> TerminalError:
     return TerminalError(what, stream=stream.name, fix=fix)
+
+
+def _apply(stream: "Stream", work: Work, **arguments: Any) -> Change:
+    return rewind(stream, work.target, work.engine, readers=work.readers, **arguments)
+
+
+REWIND = OperationSpec(
+    kind=KIND,
+    summary="Take the tables and the offsets of a stream back together.",
+    description="The next run reads again what later batches had read, in a new generation, with the code as it is "
+    "then. The checkpoint before is kept until it is pruned.",
+    apply=_apply,
+    arguments=(
+        Argument(
+            name="to_batch",
+            help="The last batch that stays. tidemill checkpoint history lists the batches.",
+            kind=int,
+            metavar="N",
+            minimum=0,
+        ),
+        Argument(
+            name="to_time",
+            help="The last batch that the table had then: 2026-01-31T12:00, in UTC unless it has an offset.",
+            metavar="TIME",
+            read=flag_time,
+        ),
+    ),
+    one_of=("to_batch", "to_time"),
+    one_stream=True,
+    steps=STEPS,
+)

@@ -6,14 +6,15 @@ and the cleanup of Delta's log take an age as their limit, and what a reader tha
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.checks.table_commits import sinks_of
 from tidemill.errors import LeaseHeldError
-from tidemill.operations.core.steps import session
+from tidemill.operations.core.spec import Argument, OperationSpec, Work
+from tidemill.operations.core.steps import holding, run_id_of, session
 from tidemill.operations.housekeeping.horizon import Horizons, Need, positions, without_position
 from tidemill.operations.housekeeping.log_cleanup import obsolete_log_files, remove_log_files
 from tidemill.operations.housekeeping.table_files import (
@@ -28,14 +29,20 @@ from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.spark import classic
 from tidemill.storage import delta_log
+from tidemill.text.durations import flag_duration
 from tidemill.text.names import StreamName, sql_identifier
+from tidemill.text.plurals import pluralize
+from tidemill.text.report import Column, Report, Row, megabytes, rows_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidemill.definitions.stream import Stream
     from tidemill.records.lease import Lease
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
 
+KIND = "maintain"
 KEEP = timedelta(days=7)
 """How far back a stream can be rewound, unless another time is named; as long as VACUUM keeps files by default."""
 
@@ -97,6 +104,29 @@ class Maintenance:
     def changes(self) -> bool:
         """Whether there is something to do."""
         return any(table.changes for table in self.tables)
+
+    @property
+    def plan(self) -> str:
+        """What would be done."""
+        return self.summary
+
+    @property
+    def summary(self) -> str:
+        """What was done, or why the stream is busy."""
+        return f"{self.outcome} {self.reason}".strip()
+
+    @property
+    def numbers(self) -> "Mapping[str, int]":
+        """What was done, in numbers."""
+        if self.outcome != "maintained":
+            return {}
+        return {
+            "compacted_files": sum(table.small_files for table in self.tables),
+            "removed_files": sum(table.files for table in self.tables),
+            "removed_bytes": sum(table.bytes for table in self.tables),
+            "removed_log_files": sum(table.log_files for table in self.tables),
+            "data_files": sum((table.after or table.before).files for table in self.tables),
+        }
 
 
 def maintain(
@@ -169,14 +199,11 @@ class _Maintaining:
         if self.keep >= KEEP:
             readers = without_position(self.stream, self.target.lake, readers)
         with ExitStack() as held:
-            leases = [self._lease(stream, held) for stream in (self.stream, *readers)]
-            yield leases[0]
-
-    def _lease(self, stream: "Stream", held: ExitStack) -> "Lease":
-        why = f"maintain-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-        lease = StreamRecords(self.target.lake, stream.name).take_lease(why)
-        held.callback(lease.release)
-        return lease
+            own, *_ = [
+                held.enter_context(holding(StreamRecords(self.target.lake, stream.name), run_id_of(KIND)))
+                for stream in (self.stream, *readers)
+            ]
+            yield own
 
     def plan(self) -> tuple[TableMaintenance, ...]:
         """Return what would be done to each table."""
@@ -276,3 +303,83 @@ def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
     with suppress(OSError):
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def _size(row: Row) -> Row:
+    size: Row = row["after"] or row["before"]
+    return size
+
+
+def _log_files(row: Row) -> str:
+    removed = "-" if row["after"] is None else "removed "
+    return f"{_size(row)['log_files']:,}, {removed}{row['removed_log_files']:,}"
+
+
+_COLUMNS = (
+    Column("Stream", "stream", whole=True),
+    Column("Table", lambda row: Path(row["table"]).name, whole=True),
+    Column("Files", lambda row: _size(row)["files"], right=True),
+    Column("MB", lambda row: megabytes(_size(row)["bytes"]), right=True),
+    Column("Compact", "small_files", right=True),
+    Column("Remove", "removed_files", right=True),
+    Column("MB", lambda row: megabytes(row["removed_bytes"]), right=True),
+    Column("Log files", _log_files, right=True),
+    Column("Horizon", lambda row: f"{row['horizon']} of {row['version']}", right=True),
+)
+
+
+def _item(maintenance: Maintenance) -> dict[str, Any]:
+    return {
+        "stream": str(maintenance.stream),
+        "outcome": maintenance.outcome,
+        "reason": maintenance.reason,
+        "tables": [
+            {
+                "table": str(table.table),
+                "version": table.version,
+                "before": asdict(table.before),
+                "after": None if table.after is None else asdict(table.after),
+                "small_files": table.small_files,
+                "removed_files": table.files,
+                "removed_bytes": table.bytes,
+                "removed_log_files": table.log_files,
+                "horizon": table.horizon,
+                "held_by": list(table.held_by),
+            }
+            for table in maintenance.tables
+        ],
+    }
+
+
+def _report(maintenances: Sequence[Maintenance], *, changed: bool) -> Report:
+    del changed  # the table has both sizes
+    items = list(map(_item, maintenances))
+    rows = rows_of(items, "tables")
+    busy = [f"{item['stream']}: busy: {item['reason']}" for item in items if item["outcome"] == "busy"]
+    held = [f"{Path(row['table']).name}: kept for {who}." for row in rows for who in row["held_by"]]
+    lines = (*busy, *held, f"{pluralize(len(items), 'stream')}.")
+    return Report(items=items, columns=_COLUMNS, rows=rows, lines=lines)
+
+
+def _apply(stream: "Stream", work: Work, **arguments: Any) -> Maintenance:
+    every = work.target.pipelines().every_stream()
+    return maintain(stream, work.target, work.engine, streams=every, **arguments)
+
+
+MAINTAIN = OperationSpec(
+    kind=KIND,
+    summary="Compact the small files of tables, and remove files and commits that no reader, check or rewind needs.",
+    description="A stream that a run holds is busy, which is no failure. Spark starts where something is to compact.",
+    apply=_apply,
+    arguments=(
+        Argument(
+            name="keep",
+            help="How far back streams can be rewound afterwards: 7d, 12h. With less than 7d, running queries of "
+            "other programs can fail.",
+            default="7d",
+            metavar="DURATION",
+            read=flag_duration,
+        ),
+    ),
+    report=_report,
+)

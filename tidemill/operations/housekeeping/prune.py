@@ -17,20 +17,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.errors import LeaseHeldError
-from tidemill.operations.core.steps import Step, execute_steps, session, unfinished
+from tidemill.operations.core.spec import Argument, OperationSpec, Work
+from tidemill.operations.core.steps import Step, execute_steps, holding, run_id_of, session, unfinished
 from tidemill.operations.housekeeping.tombstones import condition_of, count_of, delete
 from tidemill.records.edits import COPIES
-from tidemill.records.operation import Operation, new_operation, unfinished_error
+from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.preconditions import check_records
 from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
+from tidemill.text.durations import flag_duration
 from tidemill.text.plurals import pluralize
+from tidemill.text.report import Column, Report, megabytes, rows_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tidemill.definitions.stream import Stream
     from tidemill.records.lease import Lease
     from tidemill.records.manifest import Manifest
@@ -92,6 +97,24 @@ class Pruning:
         """The bytes of the files."""
         return sum(leftover.bytes for leftover in self.leftovers)
 
+    @property
+    def plan(self) -> str:
+        """What would be removed."""
+        return self.summary
+
+    @property
+    def summary(self) -> str:
+        """What was removed, or why it is busy."""
+        leftovers = "; ".join(leftover.what for leftover in self.leftovers)
+        return f"{self.outcome} {self.reason or leftovers}".strip()
+
+    @property
+    def numbers(self) -> "Mapping[str, int]":
+        """What was removed, in numbers."""
+        if self.outcome != "pruned":
+            return {}
+        return {"removed_leftovers": len(self.leftovers), "removed_bytes": self.bytes}
+
 
 def prune(
     stream: "Stream",
@@ -125,18 +148,15 @@ def prune(
     if dry_run:
         return Pruning(stream=stream.name, outcome="planned", leftovers=tuple(pruning.leftovers(manifest)))
     try:
-        lease = records.take_lease(f"{KIND}-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+        with holding(records, run_id_of(KIND)) as lease:
+            operation = records.operation()
+            if operation is not None and operation.publishing and operation.kind != KIND:
+                raise unfinished_error(operation, stream.name)
+            leftovers = tuple(pruning.leftovers(manifest))
+            pruning.remove(leftovers, lease)
+            return Pruning(stream=stream.name, outcome="pruned" if leftovers else "idle", leftovers=leftovers)
     except LeaseHeldError as error:
         return Pruning(stream=stream.name, outcome="busy", reason=error.what)
-    try:
-        operation = records.operation()
-        if operation is not None and operation.publishing and operation.kind != KIND:
-            raise unfinished_error(operation, stream.name)
-        leftovers = tuple(pruning.leftovers(manifest))
-        pruning.remove(leftovers, lease)
-        return Pruning(stream=stream.name, outcome="pruned" if leftovers else "idle", leftovers=leftovers)
-    finally:
-        lease.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +191,7 @@ class _Pruning:
         operation = unfinished(self.records, KIND, {})
         if operation is None and sinks:
             check_records(self.stream, self.records.snapshot())
-            operation = new_operation(
-                KIND,
-                {},
-                command=f"tidemill prune {self.stream.name}",
-                decided={"sinks": sinks, "before": self.before.isoformat()},
-            )
+            operation = PRUNE.begin(self.stream.name, {}, {"sinks": sinks, "before": self.before.isoformat()})
         if operation is not None:
             moment = datetime.fromisoformat(operation.decided["before"])
             steps = [
@@ -248,3 +263,63 @@ def _bytes(path: Path) -> int:
 def _newest(path: Path) -> float:
     """Return when the newest file was written, seconds since the epoch."""
     return max((file.stat().st_mtime for file in _files(path)), default=path.stat().st_mtime)
+
+
+_COLUMNS = (
+    Column("Stream", "stream", whole=True),
+    Column("Kind", "kind", whole=True),
+    Column("MB", lambda row: megabytes(row["bytes"]) if row["rows"] is None else "", right=True),
+    Column("What", "what"),
+)
+
+
+def _item(pruning: Pruning) -> dict[str, Any]:
+    return {
+        "stream": str(pruning.stream),
+        "outcome": pruning.outcome,
+        "reason": pruning.reason,
+        "bytes": pruning.bytes,
+        "leftovers": [
+            {
+                "kind": leftover.kind,
+                "path": str(leftover.path),
+                "what": leftover.what,
+                "bytes": leftover.bytes,
+                "rows": leftover.rows,
+            }
+            for leftover in pruning.leftovers
+        ],
+    }
+
+
+def _report(prunings: "Sequence[Pruning]", *, changed: bool) -> Report:
+    items = list(map(_item, prunings))
+    rows = rows_of(items, "leftovers")
+    if changed:
+        removed = sum(pruning.bytes for pruning in prunings if pruning.outcome == "pruned")
+        return Report(items=items, lines=(f"Done: {megabytes(removed)} MB removed.",))
+    if not rows:
+        return Report(items=items, lines=("There is nothing to remove.",))
+    return Report(items=items, columns=_COLUMNS, rows=rows)
+
+
+def _apply(stream: "Stream", work: Work, **arguments: Any) -> Pruning:
+    return prune(stream, work.target, work.engine, **arguments)
+
+
+PRUNE = OperationSpec(
+    kind=KIND,
+    summary="Remove old generations' checkpoints, staging folders, repair copies and tombstones.",
+    description="A stream that a run holds is busy, which is no failure. Spark starts where tombstones are removed.",
+    apply=_apply,
+    arguments=(
+        Argument(
+            name="older_than",
+            help="The age past which something is removed: 30d, 12h.",
+            default="30d",
+            metavar="DURATION",
+            read=flag_duration,
+        ),
+    ),
+    report=_report,
+)

@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +22,14 @@ from tidemill.connectors.connector import SourceContext
 from tidemill.connectors.feed import Feed, feed_of
 from tidemill.definitions.sink import CommitMetadata, Transaction
 from tidemill.errors import TerminalError, TidemillError
+from tidemill.operations.core.spec import OperationSpec, Work
 from tidemill.operations.core.steps import Step, execute_steps, leased, unfinished
 from tidemill.operations.generations.table_versions import continued
+from tidemill.operations.quarantine.quarantine_view import with_feed
 from tidemill.operations.quarantine.replay_plan import Replay, effects_of
 from tidemill.operations.quarantine.validation import Verdict, read_table, validated, verdict_of, write_output
 from tidemill.records.manifest import Manifest
-from tidemill.records.operation import Operation, new_operation, unfinished_error
+from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.decide.preconditions import check_records
@@ -83,7 +84,7 @@ def replay_quarantine(
             stream=stream.name,
             fix="name a stream that reads a feed; tidemill list shows what each stream reads.",
         )
-    with leased(records, f"{KIND}-{datetime.now(UTC):%Y%m%dT%H%M%S}", dry_run=dry_run) as lease:
+    with leased(records, KIND, dry_run=dry_run) as lease:
         operation = unfinished(records, KIND, {})
         if operation is None and (other := records.operation()) is not None:
             raise unfinished_error(other, stream.name)
@@ -91,7 +92,7 @@ def replay_quarantine(
         if operation is None and (
             snapshot.manifest is None or delta_log.open_table(records.table(QUARANTINE)) is None
         ):
-            return Replay(stream=stream.name, verdict=Verdict(by_rule={}))
+            return Replay.of(stream.name, Verdict(by_rule={}))
         with _translated(stream), ExitStack() as sessions:
             replaying = _Replaying(stream, feed, target, engine, snapshot, sessions)
             if operation is None:
@@ -156,9 +157,7 @@ class _Replaying:
             verdict = verdict_of(rows)
             return self._replay(verdict, effects_of(self.stream, verdict, readers))
         record_jvm(lease, self.engine, self._spark)
-        operation = new_operation(
-            KIND, {}, command=f"tidemill quarantine replay {self.stream.name}", decided=decided
-        )
+        operation = REPLAY.begin(self.stream.name, {}, decided)
         self._clean()
         folder = self._staging(operation)
         rows.write.format("delta").save(str(folder / _VALIDATED))
@@ -203,9 +202,9 @@ class _Replaying:
     def _replay(
         self, verdict: Verdict, effects: tuple[str, ...], operation: Operation | None = None
     ) -> Replay:
-        return Replay(
-            stream=self.stream.name,
-            verdict=verdict,
+        return Replay.of(
+            self.stream.name,
+            verdict,
             operation=None if operation is None else operation.id,
             effects=effects,
         )
@@ -279,3 +278,20 @@ def _condition(generations: "Sequence[int]", last_batch: int) -> str:
     active, *earlier = map(int, generations)
     condition = f"(generation = {active} AND batch_id <= {int(last_batch)})"
     return condition if not earlier else f"{condition} OR generation IN ({', '.join(map(str, earlier))})"
+
+
+def _apply(stream: "Stream", work: Work, **arguments: Any) -> Replay:
+    return replay_quarantine(stream, work.target, work.engine, readers=work.known, **arguments)
+
+
+REPLAY = OperationSpec(
+    kind=KIND,
+    words="quarantine replay",
+    job="replay_quarantine",
+    summary="Move the records in quarantine that pass today's schema and rules into the tables of their streams, each "
+    "once.",
+    description="The others stay, with the rules that they violate today. The same command finishes a replay that was "
+    "interrupted.",
+    apply=_apply,
+    eligible=with_feed,
+)

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tidemill.connectors.feed import feed_of
+from tidemill.errors import ConfigurationError
 from tidemill.storage import delta_log
 from tidemill.storage.dataset import dataset_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tidemill.definitions.stream import Stream
@@ -103,6 +106,21 @@ def quarantined(stream: "Stream", target: "Target", *, limit: int = EXAMPLES) ->
             sorted(map(_record, examples), key=lambda record: record.quarantined_at, reverse=True)
         ),
     )
+
+
+def with_feed(streams: "Sequence[Stream]") -> "tuple[Stream, ...]":
+    """Return the streams that read a feed, and so have a quarantine.
+
+    Raises:
+        ConfigurationError: There is none among them.
+    """
+    reading = tuple(stream for stream in streams if feed_of(stream) is not None)
+    if not reading:
+        raise ConfigurationError(
+            "The selection has no stream that reads a feed, and no other stream has a quarantine.",
+            fix="Select a stream that reads a feed; tidemill list shows what each stream reads.",
+        )
+    return reading
 
 
 def _counts(violated: Any) -> dict[str, int]:

@@ -1,9 +1,10 @@
 """What a replay does, or has done, for people."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemill.definitions.source import StreamTable
+from tidemill.operations.core.change import Change
 from tidemill.operations.quarantine.validation import Verdict
 from tidemill.text.plurals import pluralize
 
@@ -15,20 +16,45 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class Replay(Change):
     """A replay that is planned, or done.
 
     Attributes:
-        stream: The stream.
         verdict: What today's schema and rules say about the records.
         operation: The id of the operation, once it has changed something.
-        effects: What follows from it, one sentence each.
     """
 
-    stream: "StreamName"
     verdict: Verdict
     operation: str | None = None
-    effects: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        stream: "StreamName",
+        verdict: Verdict,
+        *,
+        operation: str | None = None,
+        effects: tuple[str, ...] = (),
+    ) -> "Replay":
+        """Return a replay with what it does in a sentence.
+
+        Args:
+            stream: The stream.
+            verdict: What today's schema and rules say about the records.
+            operation: The id of the operation, once it has changed something.
+            effects: What follows from it, one sentence each.
+        """
+        records, moved = pluralize(verdict.records, "record"), pluralize(verdict.passed, "record")
+        return cls(
+            stream=stream,
+            what=f"{verdict.passed:,} of {records} in quarantine pass today's schema and rules."
+            if verdict.records
+            else "The quarantine has no record of a committed batch.",
+            effects=effects,
+            outcome="" if operation is None else f"{moved} moved.",
+            verdict=verdict,
+            operation=operation,
+        )
 
     @property
     def changes(self) -> bool:
@@ -36,18 +62,20 @@ class Replay:
         return bool(self.verdict.passed or self.verdict.changed)
 
     @property
-    def what(self) -> str:
-        """The replay, in one sentence."""
+    def item(self) -> dict[str, Any]:
+        """The replay as JSON."""
         verdict = self.verdict
-        if not verdict.records:
-            return "The quarantine has no record of a committed batch."
-        records = pluralize(verdict.records, "record")
-        return f"{verdict.passed:,} of {records} in quarantine pass today's schema and rules."
-
-    @property
-    def outcome(self) -> str:
-        """What it has done, in a sentence; empty for a plan."""
-        return "" if self.operation is None else f"{pluralize(self.verdict.passed, 'record')} moved."
+        return {
+            "stream": str(self.stream),
+            "records": verdict.records,
+            "moved": verdict.passed,
+            "kept": verdict.stay,
+            "changed_rules": verdict.changed,
+            "rules": dict(verdict.by_rule),
+            "operation": self.operation,
+            "what": self.what,
+            "effects": list(self.effects),
+        }
 
 
 def effects_of(stream: "Stream", verdict: Verdict, readers: "Sequence[Stream]") -> tuple[str, ...]:

@@ -1,10 +1,11 @@
 """Backfill: a range of a stream's table is computed again beside the live stream, and replaced in one commit.
 
-What would be done is planned without a JVM: the range, what the sources still have of it, and what is read. How it is
-done is in `backfill_steps.py`.
+A stream whose ranges cannot be computed alone is rebuilt. What would be done is planned without a JVM: the range, what
+the sources still have of it, and what is read. How it is done is in `backfill_steps.py`.
 """
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -13,26 +14,30 @@ from tidemill.definitions.code_version import code_version
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.effects import began, refusing_readers
+from tidemill.operations.core.spec import ALLOW_MISSING, Argument, OperationSpec, Work, flag
 from tidemill.operations.core.steps import unfinished
 from tidemill.operations.replay.backfill_range import BackfillRange, backfill_range, whole_because
-from tidemill.operations.replay.backfill_steps import KIND, Backfilling, read_up_to
+from tidemill.operations.replay.backfill_steps import KIND, STEPS, Backfilling, read_up_to
+from tidemill.operations.replay.follow import follow_backfills
 from tidemill.operations.replay.lookback import TIMES, Lookback, lookback_of, parts_of
+from tidemill.operations.replay.rebuild import rebuild
 from tidemill.operations.replay.source_history import missing_in_sources, removed_versions
-from tidemill.records.operation import Operation, new_operation
+from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.execute.progress import Live
 from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
-from tidemill.text.durations import format_duration
+from tidemill.text.durations import flag_duration
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tidemill.definitions.stream import Stream
     from tidemill.operations.replay.source_span import SourceSpan
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
+    from tidemill.text.names import StreamName
 
 
 def backfill(
@@ -81,9 +86,10 @@ def backfill(
     """
     records = StreamRecords(target.lake, stream.name)
     snapshot = records.snapshot()
-    arguments = {"begin": begin, "end": end, "allow_missing": allow_missing, "keep_staging": keep_staging}
     length = lookback_of(stream, lookback)
-    arguments |= {} if length is None else {"lookback": format_duration(length)}
+    arguments = BACKFILL.recorded(
+        begin=begin, end=end, lookback=length, allow_missing=allow_missing, keep_staging=keep_staging
+    )
     operation = unfinished(records, KIND, arguments)
     current: dict[str, Any] = {"generation": snapshot.generation, "code_version": code_version(stream)}
     if operation is not None and not operation.publishing and length is not None:
@@ -101,13 +107,10 @@ def backfill(
                 fix="choose a range that does not need it; or give --allow-missing, and the rows that came from it "
                 "are missing.",
             )
-        command = f"tidemill backfill {stream.name} --from {begin} --to {end}"
-        command += "" if length is None else f" --lookback '{format_duration(length)}'"
-        command += " --allow-missing" * allow_missing + " --keep-staging" * keep_staging
         decided = current | {"query_id": str(uuid4()), "missing": list(missing)}
         decided |= {"column": span.column, "type": span.kind, "begin": span.begin, "end": span.end}
         decided |= {"reads": [one.reads for one in spans.values()], "parts": parts_of(spans)}
-        operation = new_operation(KIND, arguments, command=command, decided=decided)
+        operation = BACKFILL.begin(stream.name, arguments, decided)
     if dry_run:
         return _change(stream, operation, readers)
     work = Backfilling(
@@ -207,3 +210,117 @@ def _outcome(operation: Operation) -> str:
 
 def _by_key(stream: "Stream") -> bool:
     return isinstance(stream.main, DeltaMerge)
+
+
+def replay_range(
+    stream: "Stream",
+    target: "Target",
+    engine: "Engine",
+    *,
+    begin: str,
+    end: str,
+    run_id: str,
+    selected: "Collection[StreamName]",
+    lookback: str | timedelta | None = None,
+    allow_missing: bool = False,
+    keep_staging: bool = False,
+    readers: "Sequence[Stream]" = (),
+    live: Live | None = None,
+    dry_run: bool = False,
+    publish: bool = True,
+) -> Change:
+    """Replay a range of a stream; a stream whose ranges cannot be computed alone is rebuilt.
+
+    Args:
+        stream: The stream.
+        target: The target.
+        engine: Where Spark sessions come from.
+        begin: The first value of `backfill_by` that is replaced.
+        end: The first value that is not.
+        run_id: The id of the run in which a reader reads on.
+        selected: The streams that were selected themselves. A reader of them without `backfill_by` is rebuilt.
+        lookback: How much of the sources is read before and after the range, for the streams that were selected
+            themselves; the others have their own.
+        allow_missing: Whether to continue where sources no longer have everything.
+        keep_staging: Whether the computed tables are kept.
+        readers: The streams that may read its table and are not replayed, which the plan names.
+        live: Where others see how far it is.
+        dry_run: Whether it is planned only.
+        publish: Whether its table changes; otherwise it is computed and compared.
+
+    Raises:
+        TidemillError: As `backfill` and `rebuild` do.
+    """
+    because = whole_because(stream)
+    if because is None and stream.backfill_by is None and stream.name not in selected:
+        because = "it declares no backfill_by"
+    common = partial(
+        rebuild if because else backfill,
+        stream,
+        target,
+        engine,
+        allow_missing=allow_missing,
+        readers=readers,
+        live=live,
+        dry_run=dry_run,
+        publish=publish,
+    )
+    given = lookback if stream.name in selected else None
+    if because:
+        lookback_of(stream, given)
+        change = common()
+        return change.because(f"It is rebuilt as a whole: {because}.")
+    if not dry_run:
+        follow_backfills(stream, target, engine, run_id)
+    return common(begin=begin, end=end, lookback=given, keep_staging=keep_staging)
+
+
+def _apply(stream: "Stream", work: Work, **arguments: Any) -> Change:
+    return replay_range(
+        stream,
+        work.target,
+        work.engine,
+        run_id=work.run_id,
+        selected=work.selected,
+        readers=work.readers,
+        live=work.live,
+        **arguments,
+    )
+
+
+BACKFILL = OperationSpec(
+    kind=KIND,
+    summary="Compute a range of the selected tables again, with the code as it is now, and replace it in one commit "
+    "each.",
+    description="What the streams have read is read again beside them; they may run meanwhile. A backfill that was "
+    "killed is finished by the same command. tidemill operations lists what was replayed.",
+    apply=_apply,
+    arguments=(
+        Argument(
+            name="begin",
+            help="The first value of the column that backfill_by names, such as 2026-01-31.",
+            flag="--from",
+            metavar="VALUE",
+            required=True,
+        ),
+        Argument(
+            name="end",
+            help="The first value that is not in the range.",
+            flag="--to",
+            metavar="VALUE",
+            required=True,
+        ),
+        Argument(
+            name="lookback",
+            help="Read only what is this close to the range, by the times of files, messages and commits: 12h, 2d, "
+            "'1 day 12 hours'. The default is what the stream declares, or everything.",
+            metavar="DURATION",
+            read=flag_duration,
+        ),
+        ALLOW_MISSING,
+        flag("keep_staging", "Keep the computed tables in the staging folder."),
+    ),
+    replays=True,
+    question="Compute it?",
+    steps=STEPS,
+)

@@ -21,11 +21,12 @@ from tidemill.definitions.code_version import code_version
 from tidemill.errors import TerminalError, TidemillError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.effects import began, refusing_readers
+from tidemill.operations.core.spec import ALLOW_MISSING, OperationSpec, Work, flag
 from tidemill.operations.core.staging import Staging, commit_options, copy_tables, replace_table
 from tidemill.operations.core.steps import Step, session, unfinished
 from tidemill.operations.replay.source_history import missing_in_sources
 from tidemill.records.manifest import Generation, Manifest
-from tidemill.records.operation import Operation, new_operation
+from tidemill.records.operation import Operation
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.execute.progress import Live
@@ -84,7 +85,7 @@ def rebuild(
             stream=stream.name,
             fix=f"tidemill run {stream.name}",
         )
-    arguments = {"keep_old": keep_old, "allow_missing": allow_missing}
+    arguments = REBUILD.recorded(keep_old=keep_old, allow_missing=allow_missing)
     operation = unfinished(records, KIND, arguments)
     current = {"generation": manifest.active.number + 1, "code_version": code_version(stream)}
     if operation is None or not operation.continues(current):
@@ -96,10 +97,8 @@ def rebuild(
                 fix=f"tidemill rebuild {stream.name} --allow-missing, and the rows that came from it are missing from "
                 "the new table.",
             )
-        command = f"tidemill rebuild {stream.name}"
-        command += " --keep-old" * keep_old + " --allow-missing" * allow_missing
         decided = current | {"missing": list(missing), "old_rows": _rows(records)}
-        operation = new_operation(KIND, arguments, command=command, decided=decided)
+        operation = REBUILD.begin(stream.name, arguments, decided)
     if dry_run:
         return _change(stream, operation, readers)
     work = _Rebuilding(
@@ -242,3 +241,20 @@ class _Rebuilding(Staging):
             first_batch=self.staged.snapshot().last_commit + 1,
         )
         self.records.write_manifest(manifest.with_generation(generation))
+
+
+def _apply(stream: "Stream", work: Work, **arguments: Any) -> Change:
+    return rebuild(stream, work.target, work.engine, readers=work.readers, live=work.live, **arguments)
+
+
+REBUILD = OperationSpec(
+    kind=KIND,
+    summary="Compute streams again from the beginning of their sources, with the code as it is now.",
+    description="The old tables serve readers until the new ones are complete, and each is then replaced in one "
+    "commit. A rebuild that was killed is finished by the same command.",
+    apply=_apply,
+    arguments=(flag("keep_old", "Keep the old tables as copies, next to the new ones."), ALLOW_MISSING),
+    replays=True,
+    question="Compute it?",
+    steps=STEPS,
+)

@@ -26,9 +26,9 @@ from dagster import (
 )
 
 from tidemill.definitions.code_version import code_version
+from tidemill.operations.replay.backfill import BACKFILL
 from tidemill.orchestration.automation.run_tags import job_tags, tag_run
-from tidemill.orchestration.jobs.backfill import ReplayConfig, replayed
-from tidemill.orchestration.jobs.operation_job import failing, observe
+from tidemill.orchestration.jobs.operation_job import argument_fields, carried_out, failing, observe
 from tidemill.orchestration.spark_resource import SparkResource
 
 if TYPE_CHECKING:
@@ -149,9 +149,10 @@ def _assets(
         specs=specs,
         can_subset=True,
         backfill_policy=BackfillPolicy.single_run(),
+        config_schema=argument_fields(BACKFILL, without=("begin", "end", "keep_staging")),
     )
     def replay_partitions(
-        context: AssetExecutionContext, config: ReplayConfig, spark: SparkResource
+        context: AssetExecutionContext, spark: SparkResource
     ) -> Iterator[MaterializeResult[None] | AssetMaterialization]:
         if not (context.has_partition_key or context.has_partition_key_range):
             # A job over all assets has no partition.
@@ -159,9 +160,12 @@ def _assets(
             return
         tag_run(context.instance, context.run.run_id, spark.resolved_target.name, [pipeline.name])
         selected = {name: key for name, key in replays.items() if key in context.selected_asset_keys}
-        span = span_of(context.partition_time_window, every)
+        begin, end = span_of(context.partition_time_window, every)
+        asked = {"selection": [str(name) for name in selected], "begin": begin, "end": end, "dry_run": False}
         with failing():
-            for done in replayed(pipeline, [str(name) for name in selected], span, config, spark):
+            for done in carried_out(
+                BACKFILL, pipeline, context.op_execution_context.op_config | asked, spark
+            ):
                 observe(context, keys, done)
                 if (key := replays.get(done.stream)) is not None:
                     yield from _materialized(context, key, done)

@@ -1,36 +1,41 @@
-"""The job of an operation on streams: one op that carries it out and records an observation of each asset."""
+"""The job of an operation, made from its declaration: one op that does it and records what it did to each stream."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from dagster import (
     AssetExecutionContext,
     AssetKey,
     AssetObservation,
-    Config,
+    DefaultScheduleStatus,
+    Enum,
+    EnumValue,
     Failure,
+    Field,
     JobDefinition,
+    Noneable,
     OpExecutionContext,
+    ScheduleDefinition,
     get_dagster_logger,
     in_process_executor,
     job,
     op,
 )
-from pydantic import Field
 
 from tidemill.errors import LeaseHeldError, TidemillError
+from tidemill.operations.registry import OPERATIONS
 from tidemill.orchestration.automation.run_tags import job_tags
 from tidemill.orchestration.spark_resource import SparkResource
 from tidemill.records.stream_records import StreamRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tidemill.definitions.pipeline import Pipeline
+    from tidemill.operations.core.spec import Argument, OperationSpec, Outcome
     from tidemill.records.operation import Operation
     from tidemill.target.target import Target
     from tidemill.text.names import StreamName
@@ -40,32 +45,7 @@ T = TypeVar("T")
 # Nobody is there to repeat the command. Days that are selected with gaps are runs at once, and replay one by one.
 _WAIT_SECONDS = 3600.0
 _POLL_SECONDS = 2.0
-
-
-class PlannedConfig(Config):
-    """The config of a run that can plan only.
-
-    Attributes:
-        dry_run: Whether the plan is logged and nothing changes.
-    """
-
-    dry_run: bool = Field(default=False, description="Log the plan and change nothing.")
-
-
-class Planned(Protocol):
-    """A plan, or what was done."""
-
-    @property
-    def what(self) -> str:
-        """The change, in one sentence."""
-
-    @property
-    def effects(self) -> "Sequence[str]":
-        """What follows from it, one sentence each."""
-
-    @property
-    def outcome(self) -> str:
-        """What it has done, in a sentence; empty where the plan says it all."""
+_DAILY = "17 2 * * *"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,44 +63,45 @@ class Done:
     metadata: Mapping[str, int | str] | None
 
 
-def operation_job(
-    pipeline: "Pipeline",
-    keys: Keys,
-    carry_out: Callable[[Any, SparkResource], Iterator[Done]],
-    *,
-    name: str,
-    op_name: str,
-    description: str,
-    config: type[Config],
-    target: "Target | None" = None,
-) -> JobDefinition:
-    """Return a job that carries out an operation on streams of a pipeline.
+def operation_jobs(
+    pipeline: "Pipeline", keys: Keys, *, target: "Target | None" = None
+) -> list[JobDefinition]:
+    """Return a job `<pipeline>__<operation>` for each operation, which does what the command does.
 
     Args:
         pipeline: The pipeline.
         keys: The asset keys of its streams.
-        carry_out: The operation: takes the config of the run and the resource `spark`, and yields what is done.
-        name: What follows the pipeline in the name of the job, such as `backfill`.
-        op_name: What follows it in the name of the op.
-        description: A sentence for the UI.
-        config: The class of the config.
+        target: The target, which the runs are tagged with.
+    """
+    return [operation_job(spec, pipeline, keys, target=target) for spec in OPERATIONS.values()]
+
+
+def operation_job(
+    spec: "OperationSpec", pipeline: "Pipeline", keys: Keys, *, target: "Target | None" = None
+) -> JobDefinition:
+    """Return the job that carries out an operation on streams of a pipeline.
+
+    Args:
+        spec: The operation.
+        pipeline: The pipeline.
+        keys: The asset keys of its streams.
         target: The target, which the runs are tagged with.
     """
 
     @op(
-        name=f"{pipeline.name}__{op_name}",
-        description=description,
-        config_schema=config.to_fields_dict(),
+        name=f"{pipeline.name}__run_{spec.job_name}",
+        description=spec.summary,
+        config_schema=config_schema(spec),
     )
     def carry_out_operation(context: OpExecutionContext, spark: SparkResource) -> None:
         with failing():
-            for done in carry_out(config(**context.op_config), spark):
+            for done in carried_out(spec, pipeline, context.op_config, spark):
                 observe(context, keys, done)
 
     @job(
         # Two underscores: no pipeline, and so no other job, can have this name.
-        name=f"{pipeline.name}__{name}",
-        description=description,
+        name=f"{pipeline.name}__{spec.job_name}",
+        description=spec.summary,
         executor_def=in_process_executor,
         tags=job_tags(None if target is None else target.name, pipeline.name),
     )
@@ -128,6 +109,106 @@ def operation_job(
         carry_out_operation()
 
     return operation
+
+
+def maintenance_schedule(pipeline: "Pipeline") -> ScheduleDefinition:
+    """Return a daily schedule of the maintenance of a pipeline, which is stopped until somebody turns it on.
+
+    Args:
+        pipeline: The pipeline.
+    """
+    return ScheduleDefinition(
+        name=f"{pipeline.name}__maintain_daily",
+        job_name=f"{pipeline.name}__maintain",
+        cron_schedule=_DAILY,
+        description=f"Maintains the tables of {pipeline.name}.",
+        default_status=DefaultScheduleStatus.STOPPED,
+    )
+
+
+def config_schema(spec: "OperationSpec") -> dict[str, Field]:
+    """Return the config of an operation's op: the streams, `dry_run`, and the arguments of the operation.
+
+    Args:
+        spec: The operation.
+    """
+    fields = {"dry_run": Field(bool, default_value=False, description="Log the plan and change nothing.")}
+    text = "The streams, in the words of the command: shop/orders, shop/orders+."
+    if spec.one_stream:
+        fields["stream"] = Field(str, description="The stream: shop/orders.")
+    elif spec.replays:
+        fields["selection"] = Field([str], description=text)
+    else:
+        fields["selection"] = Field([str], default_value=[], description=text)
+    return fields | argument_fields(spec)
+
+
+def argument_fields(spec: "OperationSpec", *, without: tuple[str, ...] = ()) -> dict[str, Field]:
+    """Return the config of an operation besides its streams.
+
+    Args:
+        spec: The operation.
+        without: The arguments that are left out.
+    """
+    fields = {one.name: _field(one) for one in spec.arguments if one.name not in without}
+    if spec.replays:
+        text = "Also the streams that read the selected ones."
+        fields["downstream"] = Field(bool, default_value=False, description=text)
+    return fields
+
+
+def _field(one: "Argument") -> Field:
+    """Return an argument of an operation as a field of its config."""
+    kind: Any = one.kind if one.kind in (bool, int) else str
+    if one.choices:
+        kind = Enum(f"{one.name}_choice", [EnumValue(choice) for choice in one.choices])
+    if one.required:
+        return Field(kind, description=one.help)
+    return Field(
+        kind if one.default is not None else Noneable(kind), default_value=one.default, description=one.help
+    )
+
+
+def carried_out(
+    spec: "OperationSpec", pipeline: "Pipeline", config: Mapping[str, Any], spark: SparkResource
+) -> "Iterator[Done]":
+    """Carry out an operation on streams in dependency order, and yield what was done to each.
+
+    Args:
+        spec: The operation.
+        pipeline: The pipeline; readers may be in others.
+        config: What was asked for.
+        spark: The Spark and the target.
+
+    Raises:
+        TidemillError: It is not possible.
+    """
+    values = spec.values(config, by_flag=False)
+    target = spark.resolved_target
+    others = [one for one in target.pipelines().pipelines.values() if one.name != pipeline.name]
+    work = spec.work(
+        target,
+        spark.engine,
+        [stream for one in (pipeline, *others) for stream in one],
+        [config["stream"]] if spec.one_stream else config["selection"] or [pipeline.name],
+        downstream=config.get("downstream", False),
+        run_id=f"{spec.kind}-{uuid4().hex[:8]}",
+    )
+    for stream in work.streams:
+        change = partial(spec.apply, stream, work, **values)
+        try:
+            if config["dry_run"]:
+                yield Done(stream.name, change(dry_run=True).plan, None)
+                continue
+            records = StreamRecords(target.lake, stream.name)
+            before = records.operations()
+            done: Outcome = when_free(partial(change, dry_run=False))
+            operations = records.operations()
+        except TidemillError as error:
+            raise error.of(stream.name) from error
+        metadata: dict[str, int | str] = {f"tidemill/{name}": number for name, number in done.numbers.items()}
+        metadata |= metadata_of(operations[-1]) if operations != before else {}
+        yield Done(stream.name, done.summary, metadata or None)
 
 
 def observe(context: OpExecutionContext | AssetExecutionContext, keys: Keys, done: Done) -> None:
@@ -149,31 +230,6 @@ def failing() -> Iterator[None]:
         yield
     except TidemillError as error:
         raise Failure(description=str(error), allow_retries=error.transient) from None
-
-
-def carried_out(
-    change: Callable[..., Planned], stream: "StreamName", target: "Target", *, dry_run: bool
-) -> Done:
-    """Plan a change of a stream, or carry it out as soon as the stream is free; return what the run records of it.
-
-    Args:
-        change: The change; takes `dry_run`.
-        stream: The stream that it changes.
-        target: The target.
-        dry_run: Whether it is planned only.
-
-    Raises:
-        TidemillError: It is not possible.
-    """
-    if dry_run:
-        plan = change(dry_run=True)
-        return Done(stream, " ".join((plan.what, *plan.effects)), None)
-    records = StreamRecords(target.lake, stream)
-    before = records.operations()
-    done = when_free(partial(change, dry_run=False))
-    operations = records.operations()
-    metadata = metadata_of(operations[-1]) if operations != before else None
-    return Done(stream, f"{done.what} {done.outcome}".strip(), metadata)
 
 
 def when_free(change: Callable[[], T]) -> T:
