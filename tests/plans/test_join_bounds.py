@@ -95,3 +95,32 @@ def test_findings_follow_what_spark_derives(scratch, condition, findings):
         sides.append(rows.withWatermark(column, "0 seconds"))
     joined = sides[0].join(sides[1], F.expr(condition))
     assert [(finding.kind, finding.side) for finding in join_findings(explained(joined))] == findings
+
+
+def physical(*definitions):
+    """Return a join that bounds `at` by the column of the last definition; each is a projection above the one before."""
+    bound = definitions[-1].rpartition(" AS ")[2]
+    full = f"((at#8-T0ms >= opens#2-T0ms) AND (at#8-T0ms <= {bound}))"
+    condition = f"condition = [ leftOnly = null, full = {full} ], state info [ opId = 0 ]"
+    cleanup = "left value predicate: (opens#2-T0ms <= -1000), right value predicate: (at#8-T0ms <= -1000)"
+    join = f"[id#1L], [auction#7L], Inner, {condition}, state cleanup [ {cleanup} ], 2, Append"
+    lines = [f"*(1) StreamingSymmetricHashJoin {join}"]
+    for depth, definition in enumerate(reversed(definitions)):
+        lines.append(
+            f"{':  ' * (depth > 0)}{'   ' * (depth - 1)}{'+- ' if depth else ':- '}Project [id#1L, {definition}]"
+        )
+    left = f":  {'   ' * (len(definitions) - 1)}+- StreamingRelation json, [id#1L, opens#2]"
+    return "\n".join(["== Physical Plan ==", *lines, left, "+- StreamingRelation json, [auction#7L, at#8]"])
+
+
+@pytest.mark.parametrize(
+    ("definitions", "kinds"),
+    [
+        (["opens#2 + INTERVAL '10' MINUTE AS late#3"], ["loses_rows"]),
+        (["opens#2 + INTERVAL '-10' MINUTE AS early#3"], []),
+        (["opens#2 + INTERVAL '-10' MINUTE AS a#3", "a#3 + INTERVAL '-01' MINUTE AS b#4"], []),
+        (["opens#2 + INTERVAL '-10' MINUTE AS a#3", "a#3 + INTERVAL '20' MINUTE AS b#4"], ["loses_rows"]),
+    ],
+)
+def test_a_bound_is_followed_through_every_projection(definitions, kinds):
+    assert [finding.kind for finding in join_findings(physical(*definitions))] == kinds

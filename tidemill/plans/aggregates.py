@@ -2,6 +2,8 @@
 
 import re
 
+from tidemill.plans.plan_tree import closing
+
 _NAMES = (
     "any|any_value|approx_count_distinct|approx_percentile|approx_top_k|array_agg|avg|bit_and|bit_or|bit_xor|"
     "bitmap_construct_agg|bitmap_or_agg|bool_and|bool_or|collect_list|collect_set|corr|count|count_if|count_min_sketch|"
@@ -24,21 +26,11 @@ def kept_aggregates(expression: str) -> list[str]:
     calls = []
     position = 0
     while match := _CALL.search(expression, position):
-        end = _closing(expression, match.end())
+        end = closing(expression, match.end())
         position = end
         if expression.startswith("#", end):
             continue  # the name of a column
         if expression.startswith(_FILTER, end):
-            position = end = _closing(expression, end + len(_FILTER))
+            position = end = closing(expression, end + len(_FILTER))
         calls.append(expression[match.start() : end])
     return calls or [expression]
-
-
-def _closing(expression: str, start: int) -> int:
-    """Return the position behind the bracket that closes the one before the start."""
-    depth = 1
-    for position in range(start, len(expression)):
-        depth += {"(": 1, ")": -1}.get(expression[position], 0)
-        if depth == 0:
-            return position + 1
-    return len(expression)

@@ -9,20 +9,24 @@ The plan is read as text, because Spark Connect offers nothing else. Whatever ca
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tidemill.plans.expressions import Column, Scope, Scopes
+from tidemill.plans.plan_tree import Node, closing, parse_plan, split, walk
+
 Side = Literal["left", "right"]
 
-_OPERATOR = "StreamingSymmetricHashJoin "
+_OPERATOR = "StreamingSymmetricHashJoin"
 # name#12L-T600000ms: the suffix is the delay of a column that carries a watermark.
 _ATTRIBUTE = re.compile(r"(?P<name>[\w`.$]+)#(?P<id>\d+)L?(?P<delay>-T\d+ms)?")
-_PREFIX = re.compile(r"^(?:[ :]*[+:]- )?")
 _CONDITION = re.compile(r"full = (.*?) \], state info \[", re.DOTALL)
+_CLEANUP = re.compile(r"state cleanup \[(.*)\]", re.DOTALL)
 _TYPE = re.compile(r"\], (Inner|LeftOuter|RightOuter|FullOuter|LeftSemi)\b")
 _PREDICATE = r"{side} (?P<kind>key|value) predicate: (?P<text>.*?)(?=, right (?:key|value) predicate|$)"
 _FUNCTION = re.compile(r"[a-z_]\w*\(")
+_SIDES: tuple[Side, Side] = ("left", "right")
 _COMPARISONS = (" <= ", " >= ", " < ", " > ")
 
 
@@ -52,11 +56,14 @@ class _Join:
     kind: str
     condition: str
     cleanup: str
-    left: str
-    right: str
+    left: Scope
+    right: Scope
 
-    def child(self, side: Side) -> str:
-        return self.left if side == "left" else self.right
+    def own(self, side: Side) -> Mapping[str, Column]:
+        return (self.left if side == "left" else self.right).columns
+
+    def other(self, side: Side) -> Mapping[str, Column]:
+        return self.own("right" if side == "left" else "left")
 
 
 def join_findings(explained: str) -> list[JoinFinding]:
@@ -65,55 +72,18 @@ def join_findings(explained: str) -> list[JoinFinding]:
     Args:
         explained: The extended explain string of the streaming DataFrame.
     """
-    plan = explained.split("== Physical Plan ==", 1)[-1].split("\n")
-    findings: list[JoinFinding] = []
-    for join in _joins(plan):
-        findings += filter(None, (_judge(join, "left"), _judge(join, "right")))
-    return findings
+    root = parse_plan(explained.split("== Physical Plan ==", 1)[-1])
+    joins = () if root is None else filter(None, map(_join, walk(root)))
+    return [finding for join in joins for side in _SIDES if (finding := _judge(join, side))]
 
 
-def _joins(plan: list[str]) -> Iterator[_Join]:
-    for number, line in enumerate(plan):
-        start = line.find(_OPERATOR)
-        if start < 0:
-            continue
-        children = _children(plan, number)
-        condition, kind = _CONDITION.search(line), _TYPE.search(line)
-        cleanup = _bracketed(line, "state cleanup [")
-        if len(children) == 2 and condition and kind and cleanup is not None:  # noqa: PLR2004 - a join has two
-            yield _Join(kind[1], condition[1], cleanup, *children)
-
-
-def _children(plan: list[str], parent: int) -> list[str]:
-    """Return the subtrees below a line, separated by their indentation."""
-    depth = _depth(plan[parent])
-    children: list[list[str]] = []
-    for line in plan[parent + 1 :]:
-        if _depth(line) <= depth:
-            break
-        if _depth(line) == depth + 3:
-            children.append([])
-        if children:
-            children[-1].append(line)
-    return ["\n".join(child) for child in children]
-
-
-def _depth(line: str) -> int:
-    prefix = _PREFIX.match(line)
-    return len(prefix[0]) if prefix else 0
-
-
-def _bracketed(line: str, opening: str) -> str | None:
-    """Return what stands between an opening and its closing bracket."""
-    start = line.find(opening)
-    if start < 0:
+def _join(node: Node) -> _Join | None:
+    """Return the stream-stream join of a node; None for any other node, and where the node cannot be read."""
+    condition, kind, cleanup = (part.search(node.arguments) for part in (_CONDITION, _TYPE, _CLEANUP))
+    if node.name != _OPERATOR or not (condition and kind and cleanup):
         return None
-    depth, first = 1, start + len(opening)
-    for position in range(first, len(line)):
-        depth += {"[": 1, "]": -1}.get(line[position], 0)
-        if depth == 0:
-            return line[first:position].strip()
-    return None
+    left, right = node.children
+    return _Join(kind[1], condition[1], cleanup[1].strip(), Scopes().of(left), Scopes().of(right))
 
 
 def _judge(join: _Join, side: Side) -> JoinFinding | None:
@@ -129,9 +99,8 @@ def _judge(join: _Join, side: Side) -> JoinFinding | None:
             return None  # Spark takes the smallest bound, and this one is right
         if _is_negated(bound, condition):
             return None
-        definition = _definition(bound, join.child(side))
-        if _mentions(evicting, definition) and not _is_later(evicting, definition):
-            return None  # it is earlier than the evicting column, or the text does not show which
+        if _is_earlier(evicting, bound, join.own(side)):
+            return None
         bad = JoinFinding("loses_rows", join.kind, side, evicting["name"], bound["name"], other["name"])
     return bad
 
@@ -142,16 +111,14 @@ def _upper_bounds(join: _Join, side: Side) -> Iterator[tuple[re.Match[str], re.M
     Spark's `StreamingJoinHelper` takes top-level comparisons with one column of each side, of which the other
     side's carries a watermark, and terms of additions, subtractions and casts.
     """
-    own_ids = _ids(join.child(side))
-    other_ids = _ids(join.right if side == "left" else join.left)
     for condition in _conjuncts(join.condition):
         comparison = _comparison(condition)
         if comparison is None or _FUNCTION.search(re.sub(r"\bcast\(", "(", condition)):
             continue
         smaller, larger = comparison
         attributes = [*_ATTRIBUTE.finditer(smaller), *_ATTRIBUTE.finditer(larger)]
-        own = {match["id"]: match for match in attributes if match["id"] in own_ids}
-        other = {match["id"]: match for match in attributes if match["id"] in other_ids}
+        own = {match["id"]: match for match in attributes if match["id"] in join.own(side)}
+        other = {match["id"]: match for match in attributes if match["id"] in join.other(side)}
         if len(own) != 1 or len(other) != 1:
             continue
         bound, opposite = next(iter(own.values())), next(iter(other.values()))
@@ -167,58 +134,33 @@ def _is_negated(attribute: re.Match[str], condition: str) -> bool:
     return re.search(rf"- ?\(?(?:cast\()?[\w`.]+#{attribute['id']}\b", condition) is not None
 
 
-def _definition(attribute: re.Match[str], child: str) -> str:
-    """Return the expression that a projection below the join defines a column by; empty where there is none."""
-    alias = re.search(rf"(?:^|[\[,] ?)([^\[\]]*?) AS [\w`.]+#{attribute['id']}(?!\d)", child)
-    return _split(alias[1], ", ")[-1] if alias else ""
-
-
-def _mentions(attribute: re.Match[str], expression: str) -> bool:
-    return re.search(rf"#{attribute['id']}(?!\d)", expression) is not None
-
-
-def _is_later(attribute: re.Match[str], expression: str) -> bool:
-    later = rf"#{attribute['id']}(?!\d)L?(-T\d+ms)? \+ INTERVAL '(?!-)"
-    return re.search(later, expression) is not None
+def _is_earlier(evicting: re.Match[str], bound: re.Match[str], columns: Mapping[str, Column]) -> bool:
+    """Return whether a bound is computed from the evicting column, and the plan does not show that it is later."""
+    if evicting["id"] not in columns:
+        return False
+    computed, meaning = columns[bound["id"]].meaning, re.escape(columns[evicting["id"]].meaning)
+    later = rf"{meaning}(?: \+ INTERVAL '[^']*' [A-Z ]+)*? \+ INTERVAL '(?!-)"
+    return bool(re.search(rf"{meaning}(?!\w)", computed)) and not re.search(later, computed)
 
 
 def _conjuncts(condition: str) -> list[str]:
     condition = _unwrapped(condition)
-    parts = _split(condition, " AND ")
+    parts = split(condition, " AND ")
     return [condition] if len(parts) == 1 else [inner for part in parts for inner in _conjuncts(part)]
 
 
 def _comparison(condition: str) -> tuple[str, str] | None:
     """Return the smaller and the larger side of a comparison."""
     for operator in _COMPARISONS:
-        parts = _split(_unwrapped(condition), operator)
+        parts = split(_unwrapped(condition), operator)
         if len(parts) == 2:  # noqa: PLR2004 - two sides
             return (parts[0], parts[1]) if "<" in operator else (parts[1], parts[0])
     return None
 
 
-def _split(text: str, separator: str) -> list[str]:
-    """Split at a separator outside of all brackets."""
-    parts, depth, start, position = [], 0, 0, 0
-    while position < len(text):
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(text[position], 0)
-        if depth == 0 and text.startswith(separator, position):
-            parts.append(text[start:position])
-            position += len(separator)
-            start = position
-            continue
-        position += 1
-    return [*parts, text[start:]]
-
-
 def _unwrapped(text: str) -> str:
     """Return an expression without the parentheses around the whole of it."""
     text = text.strip()
-    while text.startswith("(") and text.endswith(")"):
-        depth = 0
-        for position, character in enumerate(text):
-            depth += {"(": 1, ")": -1}.get(character, 0)
-            if depth == 0 and position < len(text) - 1:
-                return text
+    while text.startswith("(") and text.endswith(")") and closing(text, 1) == len(text):
         text = text[1:-1].strip()
     return text

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidemill.plans.aggregates import kept_aggregates
 from tidemill.plans.expressions import Scope, Scopes, plain, readable, shown_arguments
-from tidemill.plans.plan_tree import Node, lists, parse_plan
+from tidemill.plans.plan_tree import Node, lists, parse_plan, walk
 from tidemill.records.stateful_operator import StatefulOperator
 
 STATE_TYPES = "state types"
@@ -145,7 +145,9 @@ class _Reader:
                 continue
             needed = _ids(condition) | (set(output) if used is None else used)
             properties[f"{side} columns"] = ", ".join(
-                scope.meanings[column].replace(f"\x00{side}.", "") for column in output if column in needed
+                scope.columns[column].meaning.replace(f"\x00{side}.", "")
+                for column in output
+                if column in needed
             )
         return properties
 
@@ -156,7 +158,7 @@ class _Reader:
         if node.name == "TransformWithStateInPySpark":
             count = re.search(r"#\d+, (\d+), \[", node.arguments)
             output = self._scopes.of(node.children[0]).output or ()
-            keys = [scope.meanings[key] for key in output[: int(count[1]) if count else 0]]
+            keys = [scope.columns[key].meaning for key in output[: int(count[1]) if count else 0]]
             return {
                 "group keys": ", ".join(keys),
                 "mode": tail.partition(", python")[0].partition(", pandas")[0],
@@ -189,9 +191,7 @@ class _Reader:
                     arguments = ", ".join(arguments.split(", ")[:3])  # its seed differs in each process
                 steps.append(f"{below.name} {arguments}")
             for subquery in below.inner:
-                steps += [
-                    f"subquery {part.name} {shown_arguments(part, Scope())}" for part in _nodes(subquery)
-                ]
+                steps += [f"subquery {part.name} {shown_arguments(part, Scope())}" for part in walk(subquery)]
         return filters, steps
 
     def _between(self, node: Node) -> Iterator[Node]:
@@ -274,12 +274,6 @@ def _used_below(node: Node, used: set[str] | None) -> set[str] | None:
     if node.name in ("Aggregate", "Expand"):
         return _ids(node.arguments)
     return None if used is None else used | _ids(node.arguments)
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    yield node
-    for child in (*node.inner, *node.children):
-        yield from _nodes(child)
 
 
 def _sources(node: Node) -> set[str]:

@@ -1,15 +1,17 @@
-"""The analyzed plan of a query as a tree of nodes, parsed from the string that Spark prints.
+"""A plan of a query as a tree of nodes, parsed from the string that Spark prints.
 
 The string is the only form that classic Spark and Spark Connect share, so a stream that moves from one to the other
 keeps the meaning that was recorded.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 _PREFIX = re.compile(r"^[ :]*[+:]- ")
-_NODE = re.compile(r"^['~!]*(?P<name>[\w$]+) ?(?P<arguments>.*)$", re.DOTALL)
+# `*(1)` marks the code generation of a physical node.
+_NODE = re.compile(r"^(?:\*\(\d+\) )?['~!]*(?P<name>[\w$]+) ?(?P<arguments>.*)$", re.DOTALL)
 _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 _INDENT = 3
 # Nodes that read each row of their input. Those that run Python over many rows may stop before the last one.
@@ -88,6 +90,13 @@ def parse_plan(plan: str) -> Node | None:
     return root
 
 
+def walk(node: Node) -> Iterator[Node]:
+    """Yield a node and all below it, with the plans of subqueries."""
+    yield node
+    for child in (*node.inner, *node.children):
+        yield from walk(child)
+
+
 def has_subquery(node: Node) -> bool:
     """Return whether an expression of a plan has a subquery."""
     return bool(node.inner) or any(map(has_subquery, node.children))
@@ -123,15 +132,25 @@ def lists(arguments: str) -> list[list[str]] | None:
     return lists if depth == 0 else None
 
 
-def split(items: str) -> list[str]:
-    """Split at the commas outside of all brackets."""
+def split(items: str, separator: str = ", ") -> list[str]:
+    """Split at a separator outside of all brackets; commas by default."""
     parts, depth, start = [], 0, 0
     for position, character in enumerate(items):
         depth += _BRACKETS.get(character, 0)
-        if depth == 0 and items.startswith(", ", position):
+        if depth == 0 and items.startswith(separator, position):
             parts.append(items[start:position])
-            start = position + 2
+            start = position + len(separator)
     # A relation lists its columns without a space behind the comma, and names have no commas there.
     if len(parts) == 0 and re.fullmatch(r"[^(\[]+#\d+L?(?:,[^(\[,]+#\d+L?)+", items):
         return items.split(",")
     return [*parts, items[start:]] if items else []
+
+
+def closing(expression: str, start: int) -> int:
+    """Return the position behind the bracket that closes the one before the start."""
+    depth = 1
+    for position in range(start, len(expression)):
+        depth += {"(": 1, ")": -1}.get(expression[position], 0)
+        if depth == 0:
+            return position + 1
+    return len(expression)
