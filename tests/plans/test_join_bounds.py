@@ -98,7 +98,7 @@ def test_findings_follow_what_spark_derives(scratch, condition, findings):
 
 
 def physical(*definitions):
-    """Return a join that bounds `at` by the column of the last definition; each is a projection above the one before."""
+    """Return a join that bounds `at` by the last definition; each is a projection above the one before."""
     bound = definitions[-1].rpartition(" AS ")[2]
     full = f"((at#8-T0ms >= opens#2-T0ms) AND (at#8-T0ms <= {bound}))"
     condition = f"condition = [ leftOnly = null, full = {full} ], state info [ opId = 0 ]"

@@ -153,7 +153,7 @@ class Scope:
         return replace(self, columns={**self.columns, **columns})
 
     def without_origins(self) -> "Scope":
-        """Return the columns of a node that is not understood, which may compute them anew."""
+        """Return the columns of a node that is not understood, which may change them."""
         return self.mapped(lambda column: replace(column, origins=None))
 
     def emitted(self) -> list[tuple[str, Column]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemill.checkpoint import Tail, read_tail_or_empty
+from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.lazy import lazy
 from tidemill.records.batch_counts import BatchCounts, counts_path, read_counts, remove_counts, write_counts
 from tidemill.records.check_state import Checked, read_checked, write_checked
@@ -84,6 +85,14 @@ class Snapshot:
     def next_watermark_ms(self) -> int | None:
         """The watermark of the next batch, milliseconds since the epoch; None without one."""
         return self.tail.next_watermark_ms
+
+    def writer(self, reason: str = "repair") -> CheckpointWriter:
+        """Return the writer of the active checkpoint; the stream's lease must be held.
+
+        Args:
+            reason: The reason, in one word; part of the name of the folder with the copies.
+        """
+        return CheckpointWriter(self.checkpoint, self.records.control, reason)
 
     @lazy
     def main_table(self) -> SinkTable | None:

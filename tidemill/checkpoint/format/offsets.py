@@ -14,6 +14,9 @@ from tidemill.checkpoint.format.source_offset import SourceOffset
 KNOWN_VERSION = 2
 _VOID = "-"
 
+Offsets = Mapping[str, str | None]
+"""The offset of each source by its name (or its position, in version 1); None for one of which nothing was read."""
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetEntry:
@@ -34,6 +37,11 @@ class OffsetEntry:
     timestamp_ms: int
     conf: Mapping[str, str]
     sources: tuple[SourceOffset, ...]
+
+    @property
+    def offsets(self) -> dict[str, str | None]:
+        """The offsets by source."""
+        return {source.key: source.raw for source in self.sources}
 
     def source(self, key: str | int) -> SourceOffset | None:
         """Return the offset of one source by its name (version 2) or position; None without such a source."""

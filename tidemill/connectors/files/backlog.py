@@ -197,7 +197,7 @@ def _logged(checkpoint: Path | None, name: str, relocation: Relocation | None) -
     """
     if relocation is not None:
         return [_Logged.of(logged_files(checkpoint, name), relocation)]
-    if checkpoint is None or not (checkpoint / "sources").is_dir():
+    if checkpoint is None:
         return []
     folder, log = Folder.at(checkpoint), source_folder(name)
     logged = []
@@ -218,7 +218,7 @@ def _compact(checkpoint: str, where: str, _size: int, _modified_ns: int) -> _Log
 
 def logged_files(checkpoint: Path | None, name: str) -> Iterator[SourceFile]:
     """Yield the files in a file source's log, in which Spark keeps what it has read."""
-    if checkpoint is None or not (checkpoint / "sources").is_dir():
+    if checkpoint is None:
         return
     folder = Folder.at(checkpoint)
     log = source_folder(name)

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidemill.checkpoint import SourceOffset
+from tidemill.checkpoint import FileAbsentError, SourceOffset
+from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.source_log import source_folder
 from tidemill.connectors.backlog import Backlog, UnreadMessages
 from tidemill.connectors.kafka.client import Client, Partition, Topic, client_of
@@ -70,7 +71,7 @@ def waiting_messages(
     starts: dict[Partition, int] = {}
     if offset is None:
         initial = initial_offsets(checkpoint, name)
-        if initial is None and checkpoint is not None and (checkpoint / "metadata").exists():
+        if initial is None and checkpoint is not None and Folder.at(checkpoint).item("metadata"):
             return Backlog(1, "messages", "its first batch was never planned")
         starts = _starts(source, begins, ends) if initial is None else begins | initial.by_partition
     waiting: dict[Partition, int] = {}
@@ -115,30 +116,15 @@ def initial_offsets(checkpoint: Path | None, name: str) -> TopicPosition | None:
         return None
     where = f"{source_folder(name)}/0"
     try:
-        version, _, offsets = (
-            (checkpoint / where).read_text(encoding="utf-8").removeprefix("\0").partition("\n")
-        )
-    except FileNotFoundError:
+        content = Folder.at(checkpoint).read(where)
+    except FileAbsentError:
         return None
+    version, _, offsets = content.decode().removeprefix("\0").partition("\n")
     return (
         TopicPosition.of(SourceOffset.parse(where, name, None, offsets))
         if version == _INITIAL_VERSION
         else None
     )
-
-
-def write_initial_offsets(checkpoint: Path, name: str, offsets: str) -> None:
-    """Decide where a source begins in a checkpoint that has not begun; a decision that is there stays.
-
-    Args:
-        checkpoint: The checkpoint's folder.
-        name: The source's name in it.
-        offsets: The first offset of each partition, as Spark writes it.
-    """
-    path = checkpoint / source_folder(name) / "0"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        path.write_text(f"\0{_INITIAL_VERSION}\n{offsets}", encoding="utf-8")
 
 
 def _same_in_python(pattern: str) -> bool:

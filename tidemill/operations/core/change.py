@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.errors import TerminalError
 from tidemill.operations.core.steps import leased
-from tidemill.records.edits import Edits
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
@@ -17,6 +16,7 @@ from tidemill.text.report import Report
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidemill.checkpoint.write import CheckpointWriter
     from tidemill.connectors.source_record import SourceRecord
     from tidemill.definitions.stream import Stream
     from tidemill.target.target import Target
@@ -107,7 +107,7 @@ class StreamUnderChange:
     stream: "Stream"
     snapshot: Snapshot
     manifest: Manifest
-    edits: Edits
+    writer: "CheckpointWriter"
 
     @property
     def sources(self) -> "Mapping[str, SourceRecord]":
@@ -117,7 +117,7 @@ class StreamUnderChange:
     @property
     def copies(self) -> Path | None:
         """The folder with copies of what was replaced; None where nothing was."""
-        return self.edits.copies if self.edits.copies.exists() else None
+        return self.writer.copies
 
     def record(self, sources: "Mapping[str, SourceRecord]") -> None:
         """Write the records of the sources into the manifest."""
@@ -158,5 +158,5 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
                 "its manifest is missing.", stream=stream.name, fix="restore it from a backup."
             )
         yield StreamUnderChange(
-            stream=stream, snapshot=snapshot, manifest=snapshot.manifest, edits=Edits(snapshot, why)
+            stream=stream, snapshot=snapshot, manifest=snapshot.manifest, writer=snapshot.writer(why)
         )

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tidemill.checkpoint.format.source_log import source_folder
 from tidemill.checks.context import CheckContext
 from tidemill.checks.exactly_once import compare, newest_position
 from tidemill.connectors.source_record import SourceRecord
@@ -15,7 +14,6 @@ from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
 from tidemill.operations.edits.code_changes import build_now
 from tidemill.plans import state_compatibility as code_change
 from tidemill.records.check_state import Checked
-from tidemill.records.edits import offsets_of
 from tidemill.records.stateful_operator import AcceptedChange
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.run.tables.guard import append_readings, refused_commits
@@ -43,7 +41,7 @@ def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run:
     with changing(stream, target, "accept", dry_run=dry_run) as subject:
         declared = streaming_sources(stream)
         entry = subject.snapshot.tail.latest_offset
-        offsets = {} if entry is None else offsets_of(entry)
+        offsets = {} if entry is None else entry.offsets
         if name not in declared:
             raise subject.refuse(
                 f"its definition has no streaming source {name!r}.", f"name one of {', '.join(declared)}."
@@ -57,7 +55,7 @@ def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run:
         effects = [f"The next run reads {declared[name].describe()} from its beginning."]
         effects += [f"The source {known!r} is no longer read." for known in leaving]
         if not dry_run:
-            subject.edits.archive(source_folder(name))
+            subject.writer.archive_source(name)
             subject.record({**subject.sources, name: SourceRecord(accepted_as_new=True)})
         return Change(
             stream=stream.name,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import SourceOffset
-from tidemill.checkpoint.format.source_log import source_folder
+from tidemill.checkpoint.format.offsets import Offsets
 from tidemill.connectors.binding import Binding, binding_of, describe, difference, kafka_of
 from tidemill.connectors.files.backlog import Relocation, listed_files, logged_files, plain_path
 from tidemill.connectors.files.position import FilePosition
@@ -17,7 +17,6 @@ from tidemill.definitions.source import Source
 from tidemill.operations.core.change import Change, StreamUnderChange, changing
 from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
 from tidemill.operations.edits.positions import Partition, Positions, positions_in
-from tidemill.records.edits import Offsets
 from tidemill.run.decide.sources import strict
 from tidemill.text.plurals import pluralize
 
@@ -111,8 +110,8 @@ class _Rebinding:
         self._refuse_unfinished_batch()
 
         def edit() -> None:
-            self.subject.edits.archive(source_folder(self.name))
-            self.subject.edits.change_offsets(lambda offsets: {**offsets, self.name: None})
+            self.subject.writer.archive_source(self.name)
+            self.subject.writer.change_offsets(lambda offsets: {**offsets, self.name: None})
 
         return (f"Everything in {describe(self.now)} is read.",), edit
 
@@ -127,8 +126,7 @@ class _Rebinding:
             f"Read already, by their path below {self.now['path']}: {pluralize(len(read & present), 'file')}.",
             f"Not read yet: {pluralize(len(present - read), 'file')}.",
         )
-        where = source_folder(self.name)
-        return effects, lambda: self.subject.edits.change_source_log(where, relocation.address)
+        return effects, lambda: self.subject.writer.change_source_log(self.name, relocation.address)
 
     def _to_topics(self, position: TopicPosition) -> _Plan:
         single = len(self.old["topics"]) == len(self.now["topics"]) == 1
@@ -146,7 +144,7 @@ class _Rebinding:
             own = TopicPosition.of(SourceOffset.parse("", self.name, None, raw))
             return {**offsets, self.name: raw if own is None else _json(_renamed(own.by_partition, names))}
 
-        return positions.effects, lambda: self.subject.edits.change_offsets(continued)
+        return positions.effects, lambda: self.subject.writer.change_offsets(continued)
 
     def _positions(self, at: Mapping[Partition, int]) -> Positions:
         from tidemill.connectors.kafka.backlog import committed_only, partitions_of, topics_of

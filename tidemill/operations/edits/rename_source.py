@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidemill.checkpoint.format.source_log import source_folder
+from tidemill.checkpoint.format.offsets import Offsets
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.operations.core.change import Change, StreamUnderChange, changing
 from tidemill.operations.core.spec import Argument, OperationSpec, Work
-from tidemill.records.edits import Offsets, offsets_of
 from tidemill.run.decide.sources import streaming_sources
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def rename_source(stream: "Stream", target: "Target", old: str, new: str, *, dry
     """
     with changing(stream, target, "rename-source", dry_run=dry_run) as subject:
         entry = subject.snapshot.tail.latest_offset
-        offsets = {} if entry is None else offsets_of(entry)
+        offsets = {} if entry is None else entry.offsets
         position = _position(subject, offsets, old, new)
         removed = subject.sources.get(old, SourceRecord()).stopped_at is not None
         batch = "no batch" if entry is None else f"batch {entry.batch_id}"
@@ -49,7 +48,7 @@ def rename_source(stream: "Stream", target: "Target", old: str, new: str, *, dry
             f"The record of {old!r} (binding, accepted versions) becomes that of {new!r}.",
         )
         if not dry_run:
-            _apply(subject, old, new, position, removed=removed)
+            _apply(subject, old, new, position, offsets, removed=removed)
         return Change(stream=stream.name, what=what, effects=effects, copies=subject.copies)
 
 
@@ -83,16 +82,26 @@ def _position(subject: StreamUnderChange, offsets: Offsets, old: str, new: str) 
     return recorded.stopped_at or offsets.get(old)
 
 
-def _apply(subject: StreamUnderChange, old: str, new: str, position: str | None, *, removed: bool) -> None:
-    if old != new:
-        subject.edits.move(source_folder(old), source_folder(new))
+def _apply(
+    subject: StreamUnderChange,
+    old: str,
+    new: str,
+    position: str | None,
+    offsets: Offsets,
+    *,
+    removed: bool,
+) -> None:
+    if old != new and new not in offsets:  # a command that was killed later has copied it
+        subject.writer.copy_source(old, new)
 
     def renamed(offsets: Offsets) -> Offsets:
         if removed:  # the entry before may have it from a batch that was repeated without it
             return {name: offset for name, offset in offsets.items() if name != old} | {new: position}
         return {new if name == old else name: offset for name, offset in offsets.items()}
 
-    subject.edits.change_offsets(renamed)
+    subject.writer.change_offsets(renamed)
+    if old != new:
+        subject.writer.archive_source(old)
     subject.record(_with_name(subject.sources, old, new))
 
 

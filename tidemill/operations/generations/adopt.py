@@ -5,8 +5,6 @@ stays, and with it the identity of its transactions in the table. The order is s
 the same command continues: the checkpoint, then the table, then the manifest, without which nothing counts.
 """
 
-import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,15 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidemill.checkpoint import OffsetEntry, Tail, offset_batches, read_offset, read_tail
+from tidemill.checkpoint import Tail, read_tail
 from tidemill.checkpoint.verify import verify
+from tidemill.checkpoint.write import CheckpointWriter, keeps_paths
 from tidemill.connectors.positions import recognize
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.spec import Argument, OperationSpec, Work
 from tidemill.operations.core.steps import leased
 from tidemill.operations.edits.source_match import names_of_sources
-from tidemill.operations.generations.checkpoint_copy import keeps_paths
 from tidemill.records.check_state import Checked, Position
 from tidemill.records.ledger_line import plain_offsets
 from tidemill.records.manifest import Generation, Manifest
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from tidemill.target.target import Target
 
 _FIRST = 1
-_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
 def adopt(
@@ -99,7 +96,7 @@ class _Adopting:
         """Copy the checkpoint, move the table, and write the manifest last."""
         tail = self._checked_tail()
         names = self._names(tail)
-        self._copy_checkpoint(names)
+        CheckpointWriter(self.records.checkpoint(_FIRST)).copy_named(self.checkpoint, names)
         source = self._checked_table(tail).path
         if source != self.records.table():
             self.records.table().parent.mkdir(parents=True, exist_ok=True)
@@ -172,23 +169,6 @@ class _Adopting:
             )
         return SinkTable(path, str(table.metadata().id), table.version(), newest_batch=_last(tail))
 
-    def _copy_checkpoint(self, names: Mapping[str, str]) -> None:
-        to = self.records.checkpoint(_FIRST)
-        temporary = to.with_name(f".{to.name}.adopted")
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.copytree(self.checkpoint, temporary, ignore=shutil.ignore_patterns("*.tmp"))
-        for position, name in names.items():
-            if position != name and (temporary / "sources" / position).exists():
-                (temporary / "sources" / position).rename(temporary / "sources" / name)
-        for batch in offset_batches(self.checkpoint):
-            path = temporary / "offsets" / str(batch)
-            path.write_text(
-                _named(path.read_text(encoding="utf-8"), read_offset(self.checkpoint, batch), names)
-            )
-            path.with_name(f".{batch}.crc").unlink(missing_ok=True)  # of the content before
-        shutil.rmtree(to, ignore_errors=True)  # of an attempt that was killed
-        os.replace(temporary, to)  # noqa: PTH105 - atomic, as the name says
-
     def _write_records(self, tail: Tail) -> None:
         table = self.records.sink_table(tail.query_id)
         entry = read_tail(self.records.checkpoint(_FIRST)).committed_offsets
@@ -224,17 +204,6 @@ class _Adopting:
 
 def _last(tail: Tail) -> int:
     return -1 if tail.latest_commit is None else tail.latest_commit.batch_id
-
-
-def _named(text: str, entry: OffsetEntry, names: Mapping[str, str]) -> str:
-    """Return an entry of the offset log in version 2, whose sources have names."""
-    if entry.version != 1:
-        return text
-    fields = json.loads(text.split("\n")[1])
-    fields["conf"] = {**fields.get("conf", {}), _EVOLUTION: "true"}
-    fields.setdefault("sourceMetadataInfo", {})
-    lines = [f"{names[source.key]}:{'-' if source.raw is None else source.raw}" for source in entry.sources]
-    return "\n".join(["v2", json.dumps(fields, separators=(",", ":")), *lines])
 
 
 def _apply(stream: "Stream", work: Work, *, checkpoint: Path, table: Path | None, **arguments: Any) -> Change:

@@ -7,15 +7,14 @@ The steps, each of which can be repeated:
 - `manifest`: the new generation becomes the active one.
 """
 
-import json
-import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
 
 from tidemill.checkpoint import SourceFile
-from tidemill.checkpoint.format.source_log import LogEntry, source_folder
+from tidemill.checkpoint.format.source_log import LogEntry
+from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import TerminalError
@@ -23,7 +22,6 @@ from tidemill.operations.core.change import Change
 from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
 from tidemill.operations.core.staging import copy_tables, operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, leased, session, unfinished
-from tidemill.operations.generations.checkpoint_copy import write_source_log
 from tidemill.operations.generations.starting_positions import Start, ends_now, named
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.operation import Operation
@@ -241,23 +239,15 @@ class _Resetting:
     def _write_checkpoint(self) -> None:
         decided = self.operation.decided
         to, like = self.records.checkpoint(self._number), self.records.checkpoint(self._number - 1)
-        shutil.rmtree(to, ignore_errors=True)
+        writer = CheckpointWriter(to)
+        writer.clear()
         if not decided["offsets"]:
             return
-        for log in ("offsets", "commits"):
-            (to / log).mkdir(parents=True)
         for name, files in decided["files"].items():
-            folder = to / source_folder(name)
-            folder.mkdir(parents=True)
             entries = [SourceFile(path, timestamp, 0) for path, timestamp in files]
-            write_source_log(folder, LogEntry(0, compact=False), entries)
-        (to / "metadata").write_text(json.dumps({"id": decided["query_id"]}, separators=(",", ":")))
-        version, header, *_ = (like / "offsets" / str(decided["like_batch"])).read_text("utf-8").split("\n")
-        fields = json.loads(header) | {"batchWatermarkMs": 0}
-        lines = [f"{name}:{offset}" for name, offset in decided["offsets"].items()]
-        text = "\n".join([version, json.dumps(fields, separators=(",", ":")), *lines])
-        (to / "offsets" / "0").write_text(text, encoding="utf-8")
-        (to / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}', encoding="utf-8")
+            writer.write_source_log(name, LogEntry(0, compact=False), entries)
+        writer.begin(decided["query_id"])
+        writer.write_first_batch(like, decided["like_batch"], decided["offsets"], is_committed=True)
 
     def _copy_old(self) -> None:
         if self.operation.arguments["table"] == "new":

@@ -8,14 +8,17 @@ The steps, each of which can be repeated:
 - `manifest`: the new generation becomes the active one.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from tidemill.checkpoint import read_offset
 from tidemill.checkpoint.verify import verify
+from tidemill.checkpoint.write import CheckpointWriter, batches_to_copy, keeps_paths
+from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.positions import recognize
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
@@ -23,7 +26,6 @@ from tidemill.operations.core.effects import began
 from tidemill.operations.core.spec import Argument, OperationSpec, Work
 from tidemill.operations.core.staging import operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, leased, session, unfinished
-from tidemill.operations.generations.checkpoint_copy import batches_to_copy, copy_until, keeps_paths
 from tidemill.operations.generations.table_versions import (
     batch_at,
     continued,
@@ -194,15 +196,16 @@ class _Planning:
                 "its state has the paths of its own checkpoint (transformWithState), and cannot be copied"
             )
         trial = self.snapshot.records.lake.staging(self.stream.name) / f"trial-{uuid4().hex[:8]}"
+        writer = CheckpointWriter(trial)
         try:
-            copy_until(checkpoint, trial, batch, str(uuid4()))
+            writer.copy_until(checkpoint, batch, str(uuid4()), _logs(checkpoint, batch))
             errors = [
                 finding
                 for finding in verify(trial, level="quick", recognize=recognize).findings
                 if finding.severity == "error"
             ]
         finally:
-            shutil.rmtree(trial, ignore_errors=True)
+            writer.clear()
         if errors:
             raise self._missing(f"its checkpoint cannot be continued after batch {batch}: {errors[0].what}")
 
@@ -212,6 +215,14 @@ class _Planning:
             f"{what}.",
             f"name a later batch; or rebuild the stream from its sources: tidemill rebuild {self.stream.name}",
         )
+
+
+def _logs(checkpoint: Path, batch: int) -> dict[str, int]:
+    """Return the last entry of the log of each file source in a batch."""
+    sources = read_offset(checkpoint, batch).sources
+    return {
+        source.key: position.entry for source in sources if (position := FilePosition.of(source)) is not None
+    }
 
 
 def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]") -> Change:
@@ -269,7 +280,8 @@ class _Rewinding:
     def _copy_checkpoint(self) -> None:
         number = self._decided["generation"]
         before, now = self.records.checkpoint(number - 1), self.records.checkpoint(number)
-        copy_until(before, now, self._decided["batch"], self._decided["query_id"])
+        batch = self._decided["batch"]
+        CheckpointWriter(now).copy_until(before, batch, self._decided["query_id"], _logs(before, batch))
 
     def _restore_tables(self) -> None:
         with session(self.engine, self.lease) as spark:

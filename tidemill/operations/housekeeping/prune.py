@@ -19,11 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidemill.checkpoint.write import COPIES
 from tidemill.errors import LeaseHeldError
 from tidemill.operations.core.spec import Argument, OperationSpec, Work
 from tidemill.operations.core.steps import Step, execute_steps, holding, run_id_of, session, unfinished
 from tidemill.operations.housekeeping.tombstones import condition_of, count_of, delete
-from tidemill.records.edits import COPIES
 from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.preconditions import check_records

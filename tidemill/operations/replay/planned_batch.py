@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import OffsetEntry, SourceFile, Tail
-from tidemill.checkpoint.format.source_log import LogEntry, source_folder
+from tidemill.checkpoint.format.source_log import LogEntry
+from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.files.backlog import logged_files
 from tidemill.connectors.files.position import FilePosition
-from tidemill.operations.generations.checkpoint_copy import write_source_log
-from tidemill.run.execute import repair
 
 if TYPE_CHECKING:
     from tidemill.operations.replay.source_span import SourceSpan
@@ -39,22 +38,15 @@ def plan_first_batch(
         query_id: The query id of the new checkpoint.
         spans: The sources of which only a part is read.
     """
-    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
-    (checkpoint / "commits").mkdir(exist_ok=True)
-    _write(checkpoint / "metadata", json.dumps({"id": query_id}, separators=(",", ":")))
-    version, header, *_ = (like / "offsets" / str(entry.batch_id)).read_text(encoding="utf-8").split("\n")
-    fields = json.loads(header) | {"batchWatermarkMs": 0}
+    writer = CheckpointWriter(checkpoint)
+    writer.begin(query_id)
     for name, span in spans.items():
         if span.begins is not None:
-            # librdkafka is loaded only where a topic is read.
-            from tidemill.connectors.kafka.backlog import write_initial_offsets
-            from tidemill.operations.replay.topic_span import offsets_json
+            from tidemill.operations.replay.topic_span import offsets_json  # which loads librdkafka
 
-            write_initial_offsets(checkpoint, name, offsets_json(span.begins))
-    ends = dict(_ends(checkpoint, like, entry, spans))
-    lines = [f"{name}:{offset}" for name, offset in ends.items()]
-    text = "\n".join([version, json.dumps(fields, separators=(",", ":")), *lines])
-    _write(checkpoint / "offsets" / "0", text)
+            writer.write_initial_offsets(name, offsets_json(span.begins))
+    ends = dict(_ends(writer, checkpoint, like, entry, spans))
+    writer.write_first_batch(like, entry.batch_id, ends)
 
 
 def plan_next_batch(
@@ -75,13 +67,14 @@ def plan_next_batch(
     """
     if tail.latest_offset is None:
         return False
-    checkpoint = Path(tail.path)
-    before = {source.key: source.raw for source in tail.latest_offset.sources}
+    writer, before = CheckpointWriter(Path(tail.path), records.control), tail.latest_offset.offsets
     ends = {
-        name: offset for name, offset in _ends(checkpoint, like, entry, spans) if before.get(name) != offset
+        name: offset
+        for name, offset in _ends(writer, Path(tail.path), like, entry, spans)
+        if before.get(name) != offset
     }
     if ends:
-        repair.schedule_batch(checkpoint, tail, records.control, ends)
+        writer.schedule_batch(tail, ends)
     return bool(ends)
 
 
@@ -95,12 +88,16 @@ def plan_flush(records: "StreamRecords", tail: Tail, watermark_ms: int | None) -
     """
     if not tail.stateful or watermark_ms is None or watermark_ms <= (tail.next_watermark_ms or 0):
         return False
-    repair.schedule_batch(Path(tail.path), tail, records.control, watermark_ms=watermark_ms)
+    CheckpointWriter(Path(tail.path), records.control).schedule_batch(tail, watermark_ms=watermark_ms)
     return True
 
 
 def _ends(
-    checkpoint: Path, like: Path, entry: OffsetEntry, spans: "Mapping[str, SourceSpan]"
+    writer: CheckpointWriter,
+    checkpoint: Path,
+    like: Path,
+    entry: OffsetEntry,
+    spans: "Mapping[str, SourceSpan]",
 ) -> Iterator[tuple[str, str]]:
     """Yield where each source ends; of a file source the files are logged that are not logged yet."""
     for source in entry.sources:
@@ -116,14 +113,7 @@ def _ends(
         new = [file for file in files if file.entry <= position.entry and file.path not in known]
         last = max(known.values(), default=-1)
         if new or last < 0:  # an entry without files is a batch without rows, which creates the tables
-            folder = checkpoint / source_folder(source.key)
-            folder.mkdir(parents=True, exist_ok=True)
             last += 1
             entries = [SourceFile(file.path, file.timestamp_ms, last) for file in new]
-            write_source_log(folder, LogEntry(last, compact=False), entries)
+            writer.write_source_log(source.key, LogEntry(last, compact=False), entries)
         yield source.key, json.dumps({"logOffset": last}, separators=(",", ":"))
-
-
-def _write(path: Path, text: str) -> None:
-    if not path.exists():  # another attempt has written it
-        path.write_text(text, encoding="utf-8")

@@ -5,10 +5,8 @@ Spark keeps the absolute address of every file that a source has read, and reads
 
 from collections.abc import Mapping
 
-from tidemill.checkpoint.format.source_log import source_folder
 from tidemill.connectors.binding import relocation_of
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.records.edits import Edits
 from tidemill.records.stream_records import Snapshot
 
 
@@ -22,8 +20,8 @@ def follow(snapshot: Snapshot, sources: Mapping[str, SourceRecord]) -> None:
         sources: The records of its sources, with the folders of this run.
     """
     before = {} if snapshot.manifest is None else snapshot.manifest.active.sources
-    edits = Edits(snapshot, "moved")
+    writer = snapshot.writer("moved")
     for name, record in sources.items():
         files = relocation_of(before.get(name, SourceRecord()).binding, record.binding)
         if files is not None:
-            edits.change_source_log(source_folder(name), files.address)
+            writer.change_source_log(name, files.address)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import Tail, commit_batches, offset_batches, read_offset
+from tidemill.checkpoint.format.offsets import Offsets
 from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.errors import UpstreamChangeError
-from tidemill.records.edits import Offsets
 from tidemill.run.tables.guard import append_readings
 from tidemill.run.tables.restores import restores_in
 from tidemill.storage import delta_log
