@@ -3,7 +3,13 @@
 from tidemill.checkpoint.diff import Difference, diff
 from tidemill.checkpoint.format.commits import CommitEntry
 from tidemill.checkpoint.format.errors import CheckpointFormatError, FileAbsentError, NotACheckpointError
-from tidemill.checkpoint.format.logs import commit_batches, offset_batches, read_commit, read_offset
+from tidemill.checkpoint.format.logs import (
+    commit_batches,
+    has_checkpoint,
+    offset_batches,
+    read_commit,
+    read_offset,
+)
 from tidemill.checkpoint.format.offsets import OffsetEntry
 from tidemill.checkpoint.format.source_log import SourceFile, file_source_paths
 from tidemill.checkpoint.format.source_offset import SourceOffset
@@ -31,6 +37,7 @@ __all__ = [
     "commit_batches",
     "diff",
     "file_source_paths",
+    "has_checkpoint",
     "history",
     "inspect",
     "offset_batches",

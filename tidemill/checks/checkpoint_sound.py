@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint.format.hadoop_checksum import matches, sidecar
-from tidemill.checkpoint.format.logs import open_checkpoint
+from tidemill.checkpoint.format.logs import has_checkpoint, open_checkpoint
 from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, Finding, verify
 from tidemill.checks.result import CheckResult
 from tidemill.connectors.positions import recognize
@@ -31,7 +31,7 @@ def checkpoint_sound(context: "CheckContext") -> CheckResult:
         check_records(context.stream, snapshot)
     except TidemillError as error:
         return CheckResult(name=NAME, passed=False, summary=" ".join(filter(None, (error.what, _fix(error)))))
-    if snapshot.manifest is None or (snapshot.query_id is None and not snapshot.checkpoint.exists()):
+    if snapshot.manifest is None or (snapshot.query_id is None and not has_checkpoint(snapshot.checkpoint)):
         return CheckResult(name=NAME, passed=True, summary="The stream has no checkpoint yet.")
     table = snapshot.main_table
     verdict = verify(

@@ -36,12 +36,14 @@ class Item:
             a pipe or a device.
         size: Bytes of a file; 0 for other entries.
         link: True if the name is a symbolic link.
+        modified_ns: When a file was last written, nanoseconds since the epoch; 0 for other entries.
     """
 
     name: str
     kind: Literal["file", "folder", "outside", "other"]
     size: int
     link: bool = False
+    modified_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Folder:
             except CheckpointFormatError:
                 return Item(name, "outside", 0, link=True)
         if stat.S_ISREG(status.st_mode):
-            return Item(name, "file", status.st_size, link)
+            return Item(name, "file", status.st_size, link, status.st_mtime_ns)
         return Item(name, "folder" if stat.S_ISDIR(status.st_mode) else "other", 0, link)
 
     def read(self, path: str, limit: int = MAX_FILE_BYTES) -> bytes:

@@ -13,6 +13,11 @@ from tidemill.checkpoint.format.offsets import OffsetEntry, parse_offsets
 _QUERY_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 
 
+def has_checkpoint(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is a folder at the path of a checkpoint, whatever it contains."""
+    return Folder.at(path).exists()
+
+
 def open_checkpoint(path: str | os.PathLike[str]) -> Folder:
     """Return the folder of the checkpoint at a path.
 

@@ -6,7 +6,7 @@ The listing is Spark's (`InMemoryFileIndex`, `HadoopFSUtils.shouldFilterOutPathN
 """
 
 # `Path` costs several times as much per name as `os` does, and there may be hundreds of thousands.
-# ruff: noqa: PTH100, PTH111, PTH113, PTH116, PTH119, PTH207
+# ruff: noqa: PTH100, PTH111, PTH113, PTH119, PTH207
 
 import glob
 import os
@@ -22,7 +22,7 @@ from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote
 
 from tidemill.checkpoint import SourceFile, SourceOffset
-from tidemill.checkpoint.format.folder import Folder
+from tidemill.checkpoint.format.folder import Folder, Item
 from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
 from tidemill.connectors.backlog import Backlog, UnreadFiles
 from tidemill.connectors.files.position import FilePosition
@@ -204,15 +204,14 @@ def _logged(checkpoint: Path | None, name: str, relocation: Relocation | None) -
     for entry in needed_entries(log_entries(folder.names(log))):
         where = f"{log}/{entry.name}"
         if entry.compact:
-            status = os.stat(checkpoint / where)
-            logged.append(_compact(str(checkpoint), where, status.st_size, status.st_mtime_ns))
+            logged.append(_compact(str(checkpoint), where, folder.item(where)))
         else:
             logged.append(_Logged.of(read_entry(folder, where)))
     return logged
 
 
 @lru_cache(maxsize=512)
-def _compact(checkpoint: str, where: str, _size: int, _modified_ns: int) -> _Logged:
+def _compact(checkpoint: str, where: str, _version: Item | None) -> _Logged:
     return _Logged.of(read_entry(Folder.at(Path(checkpoint)), where))
 
 

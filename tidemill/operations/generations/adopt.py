@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidemill.checkpoint import Tail, read_tail
+from tidemill.checkpoint import Tail, has_checkpoint, read_tail
 from tidemill.checkpoint.verify import verify
 from tidemill.checkpoint.write import CheckpointWriter, keeps_paths
 from tidemill.connectors.positions import recognize
@@ -115,7 +115,7 @@ class _Adopting:
                 errors[0].fix,
             )
         tail = read_tail(self.checkpoint)
-        if here.exists() and read_tail(here).query_id != tail.query_id:
+        if has_checkpoint(here) and read_tail(here).query_id != tail.query_id:
             raise self._refuse(
                 f"its checkpoint {here} exists and is of another query.", "move the folder away."
             )

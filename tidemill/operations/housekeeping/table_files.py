@@ -84,6 +84,9 @@ def small_files(table: "DeltaTable") -> int:
 def removable(folder: Path, table: "DeltaTable", needs: "Sequence[Need]", since: datetime) -> list[DataFile]:
     """Return the files on disk that the newest version does not have and nothing needs.
 
+    `DeltaTable.vacuum(full=True, keep_versions=...)` cannot do this (measured on deltalake 1.6.6): it removes the files
+    of the change data feed, also those of the versions that it keeps, which readers of changes then miss.
+
     Args:
         folder: The table's folder.
         table: The table.

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from tidemill.checkpoint import has_checkpoint
 from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, verify
 from tidemill.connectors.positions import recognize
 from tidemill.errors import CheckpointError, TerminalError
@@ -45,7 +46,7 @@ def check_records(stream: "Stream", snapshot: Snapshot) -> None:
 
 def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
     """Refuse a table or a checkpoint without a manifest: a second start from zero would count twice."""
-    if snapshot.checkpoint.exists():
+    if has_checkpoint(snapshot.checkpoint):
         raise CheckpointError(
             f"its checkpoint {snapshot.checkpoint} exists and its control folder {snapshot.records.control} is "
             "missing.",

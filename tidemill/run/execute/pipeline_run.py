@@ -13,6 +13,7 @@ from queue import Empty, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from tidemill.checkpoint import has_checkpoint
 from tidemill.connectors.amount import is_little
 from tidemill.definitions.selection import topological_order
 from tidemill.errors import CanceledError, LeaseHeldError, LeaseLostError, TerminalError, TidemillError
@@ -317,7 +318,7 @@ class PipelineRun:
             return
         records = self._records(stream)
         manifest = records.manifest()
-        if manifest is None and not records.checkpoint(FIRST_GENERATION).exists():
+        if manifest is None and not has_checkpoint(records.checkpoint(FIRST_GENERATION)):
             manifest = first_manifest({})  # its first run: it has no part that could miss its manifest
         if manifest is not None:
             try:
