@@ -120,9 +120,9 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
         "tidemill.orchestration.assets.translator": (
             Entry("StreamTranslator", ("get_asset_spec",)),
             Entry("StreamData", created=False),
-            Entry("ExternalData", created=False),
             Entry("external_assets"),
         ),
+        "tidemill.connectors.external": (Entry("ExternalData", created=False),),
         "tidemill.orchestration.spark_resource": (
             Entry("SparkResource", ("spark_session", "resolved_target", "engine", "read")),
         ),

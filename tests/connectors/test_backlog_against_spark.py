@@ -11,11 +11,11 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable, write_deltalake
 
 from tidemill.checkpoint import file_source_paths, read_tail
-from tidemill.connectors.backlogs import backlog_of
-from tidemill.connectors.connector import SourceContext
+from tidemill.connectors.connector import Reading, SourceContext
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.registry import backlog_of
 from tidemill.definitions.source import Source, StreamTable
 from tidemill.errors import TerminalError
 from tidemill.storage import delta_log
@@ -59,10 +59,12 @@ class Reader:
         offsets = read_tail(self.checkpoint).latest_offset if self.checkpoint.exists() else None
         return backlog_of(
             self.source,
-            None if offsets is None else offsets.source("rows"),
-            checkpoint=self.checkpoint,
-            name="rows",
-            target=self.target,
+            Reading(
+                target=self.target,
+                name="rows",
+                offset=None if offsets is None else offsets.source("rows"),
+                checkpoint=self.checkpoint,
+            ),
         ).count
 
 

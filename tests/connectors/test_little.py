@@ -4,7 +4,8 @@ import pytest
 
 from tidemill import DeltaAppend, FileSource, Pipeline
 from tidemill.connectors.amount import is_little
-from tidemill.connectors.backlog import Backlog, UnreadMessages
+from tidemill.connectors.backlog import Backlog
+from tidemill.connectors.kafka.backlog import UnreadMessages
 from tidemill.storage.lake import Lake
 from tidemill.target.target import KafkaCluster
 from tidemill.testing import Scratch

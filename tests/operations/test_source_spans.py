@@ -9,13 +9,15 @@ import pytest
 
 from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Feed, Pipeline, Raw
 from tidemill.checkpoint import SourceFile, SourceOffset
+from tidemill.connectors.delta.span import table_span
 from tidemill.connectors.files.backlog import file_address
+from tidemill.connectors.files.span import files_span
+from tidemill.connectors.kafka.span import messages_span
+from tidemill.connectors.span import Period
 from tidemill.errors import DefinitionError, TerminalError
 from tidemill.operations.replay.backfill_range import BackfillRange
 from tidemill.operations.replay.lookback import Lookback, lookback_of
-from tidemill.operations.replay.source_span import Period, files_span
-from tidemill.operations.replay.table_span import table_span
-from tidemill.operations.replay.topic_span import messages_span
+from tidemill.operations.replay.source_span import period_around
 from tidemill.text.durations import format_duration, parse_duration
 
 DAY = 24 * 3600 * 1000
@@ -51,7 +53,7 @@ def berlin(monkeypatch):
     ],
 )
 def test_a_period_is_in_utc_where_clocks_change_as_well(span, period):
-    assert Period.around(span, timedelta(days=2)) == period
+    assert period_around(span, timedelta(days=2)) == period
 
 
 @pytest.mark.parametrize(

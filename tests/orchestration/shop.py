@@ -85,7 +85,7 @@ class Shop:
             path = checkpoint / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
-        binding = {"kind": "folder", "path": f"{self.root}/landing/orders", "from_lake": "../landing/orders"}
+        binding = {"kind": "file", "path": f"{self.root}/landing/orders", "from_lake": "../landing/orders"}
         sources = {"events": SourceRecord(binding=binding)}
         manifest = first_manifest(sources).with_active(query_id=query_id, ledger_batch=0)
         error = TerminalError(failed, stream=ORDERS)

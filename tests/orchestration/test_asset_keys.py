@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tidemill import DeltaAppend, DeltaSource, Feed, FileSource, Json, KafkaSource, Pipeline
+from tidemill.connectors.external_keys import folder_key, other_key, pattern_key, topic_key
 from tidemill.errors import DefinitionError
-from tidemill.orchestration.assets.asset_keys import folder_key, other_key, pattern_key, topic_key
 from tidemill.orchestration.assets.assets import pipeline_job, streaming_assets, streaming_resources
 from tidemill.orchestration.assets.translator import external_assets
 

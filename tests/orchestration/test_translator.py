@@ -21,10 +21,10 @@ from tidemill import (
     Pipeline,
     QueryOptions,
 )
+from tidemill.connectors.external import ExternalData
 from tidemill.definitions.code_version import code_version
 from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
 from tidemill.orchestration.assets.translator import (
-    ExternalData,
     StreamTranslator,
     external_assets,
     stream_specs,

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tidemill import DeltaAppend, Feed, KafkaSource, Pipeline, Raw
+from tidemill.connectors.kafka.continuation import positions_in
 from tidemill.errors import TerminalError
-from tidemill.operations.edits.positions import positions_in
 from tidemill.operations.edits.rebind import rebind
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.decision import plan

@@ -22,7 +22,8 @@ from pyspark.sql import functions as F
 
 from tidemill import Checks, DeltaAppend, Feed, FileSource, Json, KafkaSource, Pipeline, Raw
 from tidemill.checks.evaluation import evaluate
-from tidemill.connectors.backlogs import backlog_of
+from tidemill.connectors.connector import Reading
+from tidemill.connectors.registry import backlog_of
 from tidemill.target.target import KafkaCluster, TopicBinding
 from tidemill.testing import multiset
 
@@ -223,7 +224,7 @@ def _isolated(scratch, cluster, topic, *, kind, options=None):
 
 def _backlog(scratch, stream, offset=None):
     (source,) = stream.sources.values()
-    return backlog_of(source, offset, checkpoint=None, name="events", target=scratch.target)
+    return backlog_of(source, Reading(target=scratch.target, name="events", offset=offset))
 
 
 @pytest.mark.parametrize("kind", ["feed", "source"])

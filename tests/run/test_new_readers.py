@@ -76,12 +76,12 @@ HISTORIES = {
 def test_a_log_is_read_only_where_all_of_it_can_be(table, history):
     change, whole = HISTORIES[history]
     change(table)
-    assert reads_from_version_0(table, "append") == whole
-    assert not reads_from_version_0(table, "changes"), "the table has no change data feed"
+    assert reads_from_version_0(table, changes=False) == whole
+    assert not reads_from_version_0(table, changes=True), "the table has no change data feed"
 
 
 def test_a_table_that_is_not_there_has_no_history(tmp_path):
-    assert reads_from_version_0(tmp_path, "append")
+    assert reads_from_version_0(tmp_path, changes=False)
 
 
 @pytest.mark.parametrize("history", ["appends", "optimize and vacuum", "log cleanup"])

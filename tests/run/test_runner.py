@@ -34,13 +34,13 @@ from tidemill.errors import (
     UpstreamChangeError,
 )
 from tidemill.records import lease
-from tidemill.records.ledger_line import commit_metadata
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.writer import BatchWriter
 from tidemill.run.decide.status import status_of
 from tidemill.run.execute import pipeline_run
 from tidemill.run.execute import running_query as progress
 from tidemill.storage import delta_log
+from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.target.target import FolderBinding
 from tidemill.testing import multiset
 

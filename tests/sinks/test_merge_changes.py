@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tidemill import DeltaMerge, Feed, Json, Pipeline
 from tidemill.connectors.delta.connector import _without_tombstones
 from tidemill.definitions.sink import CommitMetadata, Transaction
-from tidemill.records.ledger_line import commit_metadata
 from tidemill.run.tables import preparation as tables
 from tidemill.sinks.key_range import key_range
 from tidemill.storage import delta_log
+from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.tables.commit_counts import rows_ignored, rows_written
 from tidemill.testing import multiset
 

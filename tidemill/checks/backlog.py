@@ -2,22 +2,15 @@
 
 from collections import Counter
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.checks.measures import time_of
 from tidemill.checks.result import CheckResult
-from tidemill.connectors.binding import kafka_of
-from tidemill.connectors.delta.position import DeltaPosition
-from tidemill.connectors.delta.source import DeltaSource
-from tidemill.connectors.feed import Feed
-from tidemill.connectors.kafka.position import TopicPosition
-from tidemill.connectors.kafka.source import KafkaSource
-from tidemill.connectors.retention import Expiry, kafka_expiry, table_expiry
+from tidemill.connectors.connector import Reading
+from tidemill.connectors.expiry import Expiry
+from tidemill.connectors.registry import resolved
 from tidemill.definitions.bounds import ONE_DAY, length
-from tidemill.definitions.source import StreamTable
 from tidemill.errors import CheckpointError, TidemillError
-from tidemill.target.target import FolderBinding
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -34,7 +27,8 @@ NAME = "backlog"
 def backlog(context: "CheckContext") -> CheckResult:
     """Return whether the stream keeps up with its sources and with their retention."""
     try:
-        waiting = context.plan.backlog
+        # A source that cannot be counted may always have data: only its polls tell.
+        waiting = {name: part for name, part in context.plan.backlog.items() if part.is_known}
         expiry = _first_expiry(context)
     except CheckpointError:
         return CheckResult(
@@ -140,22 +134,8 @@ def _expiry(context: "CheckContext", name: str, source: "Source") -> Expiry | No
     offset = None if committed is None else committed.source(name)
     if offset is None or offset.raw is None or not source.streaming:
         return None
-    target = context.target
-    match source:
-        case StreamTable() | DeltaSource():
-            folder = (
-                target.lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
-            )
-            position = DeltaPosition.of(offset)
-            changes = source.mode == "changes"
-            return None if position is None else table_expiry(folder, position, changes=changes)
-        case Feed() if isinstance(target.binding(source.name), FolderBinding):
-            return None
-        case Feed() | KafkaSource():
-            topics, cluster = kafka_of(source, target)
-            at = TopicPosition.of(offset)
-            return None if at is None else kafka_expiry(topics, at, cluster)
-    return None
+    connector, bound = resolved(source, context.target)
+    return connector.expiry(bound, Reading(target=context.target, name=name, offset=offset))
 
 
 def _when(left: timedelta) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidemill.definitions.columns import ORIGIN
-from tidemill.definitions.source import StreamTable
 from tidemill.storage import delta_log
 from tidemill.storage.dataset import dataset_of
 
@@ -29,10 +28,10 @@ def origin_of_event(context: "CheckContext", after_ms: int) -> str | None:
         after_ms: The time, milliseconds since the epoch.
     """
     for source in context.stream.sources.values():
-        if source.watermark is None or not isinstance(source, StreamTable):
+        if source.watermark is None or source.upstream is None:
             continue
         column = source.watermark.column
-        for name in _upwards(source.stream, context.streams):
+        for name in _upwards(source.upstream, context.streams):
             row = _newest_row(context.target.lake.table(name), column, after_ms)
             if row is not None:
                 return f"{column} {row[column]} in {name}, from {origin_text(row[ORIGIN])}"

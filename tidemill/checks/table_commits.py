@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tidemill.checks.ranges import rows_in_files
+from tidemill.connectors.delta.rows import rows_added
 from tidemill.connectors.feed import feed_of
-from tidemill.records.ledger_line import commit_metadata
 from tidemill.records.stream_records import transaction_app_id
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
+from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
 from tidemill.tables.commit_counts import rows_written
 from tidemill.text.names import MAIN_SINK
@@ -157,7 +157,7 @@ class TableLog:
             commit = delta_log.commit_of(number, actions)
             batch = self._batch_of(commit)
             if batch is not None:
-                own[batch].append(_TableCommit(commit, rows_in_files(actions)))
+                own[batch].append(_TableCommit(commit, rows_added(actions)))
             elif (commit.adds_rows or commit.removes_rows) and not self._is_known(commit):
                 foreign.append(commit)
         return own, foreign

@@ -1,59 +1,36 @@
 """A backlog: a count and its unit, and where the unread data is."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Literal
 
 from tidemill.definitions.bounds import Unit
-from tidemill.target.target import KafkaCluster
+from tidemill.definitions.run_when import Amount
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadFiles:
-    """Files that no batch has read.
+class Unread(ABC):
+    """Where the unread data of a source is."""
 
-    Attributes:
-        paths: Their paths.
-    """
+    @abstractmethod
+    def amount(self, count: int, *, times: bool) -> Amount:
+        """Return how much it is in rows, files and bytes, and how old; what disappears meanwhile does not count.
 
-    paths: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadMessages:
-    """Partitions with unread messages.
-
-    Attributes:
-        cluster: The cluster.
-        positions: The offset of the first unread message, by topic and partition.
-    """
-
-    cluster: KafkaCluster
-    positions: Mapping[tuple[str, int], int]
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadVersions:
-    """Versions of a Delta table that are not read, or only in part.
-
-    Attributes:
-        folder: The table's folder.
-        versions: The versions whose commit the log still has, ascending.
-    """
-
-    folder: Path
-    versions: tuple[int, ...]
+        Args:
+            count: The number that the backlog has.
+            times: Whether the ages may cost a round trip.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
     """The data of one source that is not read yet. It is true when there is some.
 
-    It may err only towards more: data that cannot be counted from outside counts as one.
+    It may err only towards more: what cannot be counted from outside counts as one.
 
     Attributes:
         count: How many.
-        unit: The unit; versions are those of a Delta table, from the first one on that changes data.
+        unit: The unit; versions are those of a Delta table, from the first one on that changes data. `unknown` where
+            only a run can find out whether there is anything.
         detail: Where the data is, or why it could not be counted; for people.
         head: The newest data in the source, read or not: the end offsets, the number of files and the last name,
             or the table's version. Empty where it is unknown. It changes when data arrives.
@@ -61,15 +38,20 @@ class Backlog:
     """
 
     count: int
-    unit: Unit
+    unit: Unit | Literal["unknown"]
     detail: str = ""
     head: str = field(default="", kw_only=True)
-    unread: UnreadFiles | UnreadMessages | UnreadVersions | None = field(
-        default=None, kw_only=True, repr=False, compare=False
-    )
+    unread: Unread | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.count > 0
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the source can tell how much waits."""
+        return self.unit != "unknown"
+
     def __str__(self) -> str:
+        if not self.is_known:
+            return "uncounted data"
         return f"{self.count} {self.unit.removesuffix('s') if self.count == 1 else self.unit}"

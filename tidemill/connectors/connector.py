@@ -1,21 +1,33 @@
 """The base of all connectors: one object per kind of source, with everything about the kind."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from tidemill.checkpoint import SourceOffset
 from tidemill.checkpoint.positions import Position
+from tidemill.connectors.backlog import Backlog
+from tidemill.connectors.expiry import Expiry
+from tidemill.connectors.external import SOURCE, ExternalData
+from tidemill.connectors.external_keys import other_key
+from tidemill.connectors.source_record import SourceRecord
+from tidemill.connectors.span import Offsets, Period, SourceSpan
+from tidemill.connectors.start import Continuation, Start
 from tidemill.definitions.source import Source
+from tidemill.errors import TerminalError
 from tidemill.text.durations import interval
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidemill.storage.lake import Lake
     from tidemill.target.target import Target
 
 AnySource = TypeVar("AnySource", bound=Source)
+Binding = Mapping[str, Any]
+"""The identity of what a source reads, as plain data."""
 
 StartingPoint = int | Literal["snapshot", "begun", "declared"]
 """Where a reader of a table begins: with the commits from a version on; with a snapshot, which is one batch; where the
@@ -41,14 +53,35 @@ class SourceContext:
     starts: Mapping[str, StartingPoint] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How far a stream has read one of its sources.
+
+    Attributes:
+        target: The target.
+        name: The source's name in the checkpoint.
+        offset: The position up to which it is read; None before the first batch.
+        checkpoint: The checkpoint's folder; None before the first run.
+        record: What the manifest records about the source.
+    """
+
+    target: "Target"
+    name: str
+    offset: SourceOffset | None = None
+    checkpoint: Path | None = None
+    record: SourceRecord = field(default_factory=SourceRecord)
+
+
 class Connector(ABC, Generic[AnySource]):
-    """One kind of source.
+    """One kind of source. Only `kind` and `load` are required: the other answers are "unknown" by default.
 
     Attributes:
         kind: The name of the kind, as `Source.kind` and the manifest have it.
+        has_gaps: Whether a range of its offsets may have fewer rows than offsets.
     """
 
     kind: ClassVar[str]
+    has_gaps: ClassVar[bool] = False
 
     @abstractmethod
     def load(self, source: AnySource, context: SourceContext, name: str) -> "DataFrame":
@@ -60,11 +93,6 @@ class Connector(ABC, Generic[AnySource]):
             name: Its name in the checkpoint.
         """
 
-    def parse(self, offset: SourceOffset) -> Position | None:
-        """Return the position in an offset; None where a source of this kind did not write it, or nobody knows."""
-        del offset
-        return None
-
     def open(self, source: AnySource, context: SourceContext, name: str) -> "DataFrame":
         """Return a source as a DataFrame, with its watermark; where it streams, its rows are counted."""
         rows = self.load(source, context, name)
@@ -73,6 +101,212 @@ class Connector(ABC, Generic[AnySource]):
         if source.watermark is None:
             return rows
         return rows.withWatermark(source.watermark.column, interval(source.watermark.delay))
+
+    def bound(self, source: AnySource, target: "Target") -> Source:
+        """Return a source as a target binds it: a feed is a folder or a topic, any other source is itself.
+
+        Raises:
+            ConfigurationError: The target does not bind it.
+        """
+        del target
+        return source
+
+    def parse(self, offset: SourceOffset) -> Position | None:
+        """Return the position in an offset; None where a source of this kind did not write it, or nobody knows."""
+        del offset
+        return None
+
+    def binding(self, source: AnySource, target: "Target") -> Binding | None:
+        """Return the identity of what a source reads, whose `kind` is that of the source; None where it has none.
+
+        Raises:
+            TransientError: The source cannot be reached now.
+            TerminalError: It refuses this user, or is missing.
+        """
+        del source, target
+        return None
+
+    def describe_binding(self, binding: Binding) -> str:
+        """Return a binding for people."""
+        return str(binding)
+
+    def difference(self, source: AnySource, recorded: Binding, now: Binding) -> str | None:
+        """Return how a binding differs from the recorded one, as half a sentence; None where it is the same."""
+        del source
+        return None if recorded == now else self.changed(recorded, now)
+
+    def changed(self, recorded: Binding, now: Binding) -> str:
+        """Return that a source reads something else than its checkpoint continues, as half a sentence."""
+        return f"reads {self.describe_binding(now)}, and its checkpoint continues {self.describe_binding(recorded)}"
+
+    def table(self, source: AnySource, lake: "Lake") -> Path | None:
+        """Return the folder of the Delta table that a source reads; None for other sources."""
+        del source, lake
+        return None
+
+    def backlog(self, source: AnySource, reading: Reading) -> Backlog:
+        """Return the data that a source has and no batch has read.
+
+        Raises:
+            TransientError: The source cannot be reached now.
+            TerminalError: There is no such folder, topic or table, or this user may not read it.
+            DataLossError: It no longer has the data that comes next.
+        """
+        del reading
+        return Backlog(1, "unknown", f"{source.describe()} cannot be counted without Spark")
+
+    def missing_from_batch(
+        self, source: AnySource, reading: Reading, planned: SourceOffset, now: Binding | None
+    ) -> tuple[str, ...]:
+        """Return the files of a batch that must be repeated which are missing: Spark leaves them out without an error.
+
+        Args:
+            source: The source.
+            reading: How far it was read before the batch.
+            planned: The position up to which the batch reads.
+            now: The binding of this run; that of the record may be of another place.
+        """
+        del source, reading, planned, now
+        return ()
+
+    def readdressed(self, recorded: Binding, now: Binding) -> Callable[[str], str] | None:
+        """Return the address now of a file in the source's own log; None where the files have not moved."""
+        del recorded, now
+        return None
+
+    def expiry(self, source: AnySource, reading: Reading) -> Expiry | None:
+        """Return when unread data may be removed; None where none is, or nobody knows.
+
+        Raises:
+            TransientError: The source cannot be reached now.
+        """
+        del source, reading
+        return None
+
+    def rows(self, source: AnySource, reading: Reading, end: SourceOffset) -> int | None:
+        """Return the number of rows from the position of a reading to an end; None where it is unknown."""
+        del source, reading, end
+        return None
+
+    def span(self, source: AnySource, reading: Reading, period: Period) -> SourceSpan | None:
+        """Return what is read again of what the stream has read; None where a source has no times of its own.
+
+        Args:
+            source: The source.
+            reading: How far the stream has read it.
+            period: The time of what is read.
+
+        Raises:
+            TransientError: The source cannot be reached now.
+        """
+        del source, reading, period
+        return None
+
+    def span_read(self, reading: Reading) -> SourceSpan:
+        """Return all that a checkpoint has read of a source."""
+        del reading
+        return SourceSpan(reads="all")
+
+    def missing(self, source: AnySource, reading: Reading) -> tuple[str, ...]:
+        """Return what a source no longer has of what the stream has read, a sentence each.
+
+        Raises:
+            TransientError: The source cannot be reached now.
+        """
+        del source, reading
+        return ()
+
+    def first_offsets(self, source: AnySource, target: "Target") -> Offsets:
+        """Return the first offset of each partition; empty where a source has none.
+
+        Raises:
+            TransientError: The source cannot be reached now.
+        """
+        del source, target
+        return {}
+
+    def now(self, source: AnySource, reading: Reading) -> Start:
+        """Return the end of a source now.
+
+        Raises:
+            TransientError: The source cannot be reached now.
+            TerminalError: It does not exist, or has no end that could be known.
+        """
+        del reading
+        raise TerminalError(
+            f"the end of {source.describe()} is not known.",
+            fix="read it from its beginning: --from earliest.",
+        )
+
+    def start_at(self, reading: Reading, wanted: Any) -> Start:
+        """Return the start of a source at offsets that a person names.
+
+        Args:
+            reading: How far the stream has read it.
+            wanted: The offsets: JSON data.
+
+        Raises:
+            TerminalError: It has no such offsets.
+        """
+        del wanted
+        raise TerminalError(
+            f"its source {reading.name!r} is of the kind {self.kind!r}, which has no such offsets.",
+            fix="give offsets by topic and partition, or a version of a table; or --from now.",
+        )
+
+    def start_where_it_is(self, reading: Reading, raw: str) -> Start:
+        """Return the start of a source that a person does not name: its position is kept.
+
+        Raises:
+            TerminalError: A new checkpoint cannot have its position.
+        """
+        del reading
+        return Start(offset=raw)
+
+    def fits(self, source: AnySource, reading: Reading) -> bool:
+        """Return whether a source is what an adopted checkpoint has read."""
+        del source, reading
+        return False
+
+    def has_read(self, reading: Reading) -> str:
+        """Return what an adopted checkpoint has read of a source, for people; empty where it is of another kind."""
+        del reading
+        return ""
+
+    def continuation(
+        self, source: AnySource, reading: Reading, now: Binding, *, from_beginning: bool
+    ) -> Continuation | None:
+        """Return how a source continues in another binding; None where its position means nothing there.
+
+        Args:
+            source: The source.
+            reading: How far the stream has read it, in the recorded binding.
+            now: The binding in which it continues.
+            from_beginning: Whether everything in it is read.
+
+        Raises:
+            TerminalError: The new binding does not have the position.
+        """
+        del source, reading, now, from_beginning
+        return None
+
+    def may_have_gaps(self, source: AnySource, target: "Target") -> bool:
+        """Return whether a source has offsets without a row now, such as those of compacted messages."""
+        del source, target
+        return self.has_gaps
+
+    def external(self, source: AnySource, target: "Target | None") -> Iterator[ExternalData]:
+        """Yield what a source reads, as Dagster shows it; nothing for the table of another stream.
+
+        Args:
+            source: The source.
+            target: The target; None where it is left open.
+        """
+        del target
+        description = source.describe()
+        yield ExternalData(
+            path=other_key(description), description=description, metadata={SOURCE: description}
+        )
 
 
 def observed_input(rows: "DataFrame", name: str) -> "DataFrame":

@@ -1,17 +1,19 @@
 """Feed: a logical input. The pipeline declares what its records look like; the target binds it to a location."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from tidemill.connectors.connector import Connector, SourceContext
+from tidemill.connectors.external import ExternalData
 from tidemill.connectors.files.connector import limited
+from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.formats.format import CORRUPT, Format
-from tidemill.connectors.kafka.source import MAX_RECORDS_PER_BATCH
+from tidemill.connectors.kafka.source import MAX_RECORDS_PER_BATCH, KafkaSource
 from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, Source, positive
-from tidemill.errors import DefinitionError
-from tidemill.target.target import FolderBinding
+from tidemill.errors import ConfigurationError, DefinitionError
+from tidemill.target.target import FolderBinding, KafkaCluster
 from tidemill.text.names import valid_feed_name, valid_rule_name
 from tidemill.text.sql_parsing import valid_condition
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from tidemill.definitions.stream import Stream
+    from tidemill.target.target import Target
 
 UNPARSABLE = "unparsable"
 # Columns that no schema has.
@@ -77,9 +80,9 @@ class Feed(Source):
         positive(self.max_bytes_per_batch, what=f"{self.describe()}: max_bytes_per_batch")
 
     @property
-    def is_feed(self) -> bool:
-        """It is one."""
-        return True
+    def feed_name(self) -> str:
+        """The feed's name."""
+        return self.name
 
     def with_watermark(self, column: str, delay: object) -> NoReturn:
         """Refuse a watermark: a feed is ingested without state.
@@ -196,10 +199,61 @@ class Feed(Source):
         return lines.withColumn(_BLANK, is_blank)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeedFolder(FileSource):
+    """A feed that a target binds to a folder."""
+
+    feed: str
+
+    def describe(self) -> str:
+        """Return the feed's name."""
+        return f"feed {self.feed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedTopic(KafkaSource):
+    """A feed that a target binds to a topic."""
+
+    feed: str
+    of_cluster: KafkaCluster
+
+    def cluster_in(self, target: "Target") -> KafkaCluster:
+        """Return the cluster of the binding."""
+        del target
+        return self.of_cluster
+
+    def describe(self) -> str:
+        """Return the feed's name."""
+        return f"feed {self.feed}"
+
+
 class FeedConnector(Connector[Feed]):
     """Feeds: text records of a folder or a topic, whichever the target binds."""
 
     kind = "feed"
+
+    def bound(self, source: Feed, target: "Target") -> Source:
+        """Return the folder or the topic."""
+        binding = target.binding(source.name)
+        if isinstance(binding, FolderBinding):
+            return FeedFolder(path=str(binding.path), format="text", feed=source.name)
+        return FeedTopic(subscribe=(binding.topic,), feed=source.name, of_cluster=binding.cluster)
+
+    def external(self, source: Feed, target: "Target | None") -> Iterator[ExternalData]:
+        """Yield the feed, whatever it is bound to."""
+        kind, metadata = None, {}
+        if target is not None:
+            try:
+                binding = target.binding(source.name)
+            except ConfigurationError:
+                # A target may bind the feeds of some pipelines only; a run of this stream reports what is missing.
+                pass
+            else:
+                kind = self.bound(source, target).kind
+                metadata = {"tidemill/binding": str(binding)}
+        yield ExternalData(
+            path=("feed", source.name), kind=kind, description=f"Feed {source.name}.", metadata=metadata
+        )
 
     def load(self, source: Feed, context: SourceContext, name: str) -> "DataFrame":
         """Return parsed columns, `_origin`, `_raw` and `_violated` (the rules that the record violates).

@@ -13,6 +13,7 @@ class SourceRecord:
 
     Attributes:
         binding: What the source is bound to (connectors/binding.py); None where the next run binds it.
+        kind: The kind of source that wrote its offsets; None before its first run.
         stopped_at: The offset at which the stream stopped reading it, as in the offset log; None while the
             definition has the source, and where nothing of it was read.
         accepted_as_new: Whether the user has accepted that the source is read from its beginning.
@@ -27,6 +28,7 @@ class SourceRecord:
     """
 
     binding: Mapping[str, Any] | None = None
+    kind: str | None = None
     stopped_at: str | None = None
     accepted_as_new: bool = False
     start: Start | None = None

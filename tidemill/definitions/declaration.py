@@ -196,7 +196,7 @@ def check_parts(stream: Stream) -> None:
         )
     if stream.name in stream.upstreams:
         raise DefinitionError("it reads its own table, which is a cycle.")
-    feeds = [key for key, source in stream.sources.items() if source.is_feed]
+    feeds = [key for key, source in stream.sources.items() if source.feed_name is not None]
     if feeds and len(stream.sources) > 1:
         raise DefinitionError(
             f"source {feeds[0]!r} is a feed beside other sources: a feed is ingested by a stateless stream "

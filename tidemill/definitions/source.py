@@ -48,8 +48,13 @@ class Source(ABC):
         return True
 
     @property
-    def is_feed(self) -> bool:
-        """Whether it is a feed, whose records one dedicated stream ingests and validates."""
+    def feed_name(self) -> str | None:
+        """The name of a feed, whose records one dedicated stream ingests and validates; None for other sources."""
+        return None
+
+    @property
+    def reads_changes(self) -> bool:
+        """Whether it reads the change data feed of a table."""
         return False
 
     @property
@@ -116,6 +121,11 @@ class StreamTable(Source):
     def streaming(self) -> bool:
         """Whether new data in it triggers the stream; a snapshot does not."""
         return self.mode != "static"
+
+    @property
+    def reads_changes(self) -> bool:
+        """Whether the change data feed is read."""
+        return self.mode == "changes"
 
     @property
     def upstream(self) -> "StreamName":

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions
 
+from tidemill.connectors.external import ExternalData
 from tidemill.errors import DefinitionError
 from tidemill.orchestration.assets.assets import streaming_assets
-from tidemill.orchestration.assets.translator import STREAM, ExternalData, StreamData, StreamTranslator
+from tidemill.orchestration.assets.translator import STREAM, StreamData, StreamTranslator
 from tidemill.text.names import StreamName
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from tidemill.connectors.connector import READ_OBSERVATION
 from tidemill.connectors.violations import OBSERVATION
 from tidemill.records.batch import BatchRecord, Late
 from tidemill.records.batch_counts import BatchCounts
+from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
 from tidemill.tables.commit_counts import rows_ignored, rows_written
 
@@ -101,17 +102,6 @@ def batch_record(
         static_versions=metadata.get("static_versions") or {},
         reconstructed=progress is None,
     )
-
-
-def commit_metadata(commit: Commit | None) -> Mapping[str, Any]:
-    """Return what Tidemill wrote into a commit's `userMetadata`; empty where it wrote nothing."""
-    if commit is None or not commit.user_metadata:
-        return {}
-    try:
-        metadata = json.loads(commit.user_metadata).get("tidemill", {})
-    except (ValueError, AttributeError):
-        return {}
-    return metadata if isinstance(metadata, dict) else {}
 
 
 def _counted(counts: BatchCounts | None) -> dict[str, Any]:

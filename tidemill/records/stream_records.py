@@ -4,11 +4,13 @@ The active checkpoint and its tail, the newest batch in a sink, the next waterma
 pins are asked for here and computed nowhere else.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidemill.checkpoint import Tail, read_tail_or_empty
 from tidemill.checkpoint.write import CheckpointWriter
+from tidemill.connectors.source_record import SourceRecord
 from tidemill.lazy import lazy
 from tidemill.records.batch_counts import BatchCounts, counts_path, read_counts, remove_counts, write_counts
 from tidemill.records.check_state import Checked, read_checked, write_checked
@@ -65,6 +67,11 @@ class Snapshot:
     def generation(self) -> int:
         """The number of the active generation."""
         return FIRST_GENERATION if self.manifest is None else self.manifest.active.number
+
+    @property
+    def sources(self) -> Mapping[str, SourceRecord]:
+        """What the manifest records about the sources, by name."""
+        return {} if self.manifest is None else self.manifest.active.sources
 
     @property
     def query_id(self) -> str | None:

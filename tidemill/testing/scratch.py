@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from tidemill.connectors.feed import Feed, feed_of
+from tidemill.connectors.feed import feed_of
 from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.spark.engine import session_of
@@ -109,8 +109,8 @@ class Scratch:
         if not records:
             return
         reading = stream.sources[source]
-        if isinstance(reading, Feed):
-            self.drop_file(reading.name, records)
+        if reading.feed_name is not None:
+            self.drop_file(reading.feed_name, records)
         elif reading.upstream is not None:
             rows: list[Any] = [dict(record) for record in records if isinstance(record, Mapping)]
             with session_of(self.engine) as spark:

@@ -69,12 +69,11 @@ def _item(stream: "Stream", target: "ResolvedTarget") -> dict[str, Any]:
 
 def _binding(source: "Source", target: "ResolvedTarget") -> str | None:
     """Return the folder or topic that a feed is bound to; None for other sources and for unbound feeds."""
-    from tidemill.connectors.feed import Feed
     from tidemill.errors import ConfigurationError
 
-    if not isinstance(source, Feed):
+    if source.feed_name is None:
         return None
     try:
-        return str(target.binding(source.name))
+        return str(target.binding(source.feed_name))
     except ConfigurationError:
         return None

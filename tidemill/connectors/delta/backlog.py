@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from tidemill.checkpoint import SourceOffset
-from tidemill.connectors.backlog import Backlog, UnreadVersions
+from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.delta.position import DeltaPosition
+from tidemill.connectors.delta.rows import bytes_added, rows_added
+from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import DataLossError, DefinitionError, TerminalError
 from tidemill.text.durations import parse_duration
 
@@ -30,6 +32,42 @@ _DEFAULT_RETENTION = "30 days"
 # Commits are removed once a day at most; a log with a shorter retention keeps them as long.
 _SOONEST_CLEANUP_SECONDS = 6 * 3600
 _MERGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadVersions(Unread):
+    """Versions of a Delta table that are not read, or only in part.
+
+    Attributes:
+        folder: The table's folder.
+        versions: The versions whose commit the log still has, ascending.
+    """
+
+    folder: Path
+    versions: tuple[int, ...]
+
+    def amount(self, count: int, *, times: bool) -> Amount:
+        """Return the rows, bytes and times of their commits; they cost no round trip."""
+        del count, times
+        rows: list[int] = []
+        sizes: list[int] = []
+        written = []
+        for version in self.versions:
+            try:
+                modified = (self.folder / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns
+            except FileNotFoundError:
+                continue
+            added = list(_commit(self.folder, version))
+            written.append(moment(modified // 1_000_000))
+            sizes.append(bytes_added(added))
+            if (number := rows_added(added)) is not None:
+                rows.append(number)
+        return Amount(
+            rows=sum(rows) if rows else None,
+            bytes=sum(sizes) if sizes else None,
+            oldest_at=min(written, default=None),
+            newest_at=max(written, default=None),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,35 @@
 """How Spark reads a Delta table: any table by its path, and the table of another stream."""
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import SourceOffset
-from tidemill.connectors.connector import Connector, SourceContext
-from tidemill.connectors.delta.position import DeltaPosition
+from tidemill.connectors.backlog import Backlog
+from tidemill.connectors.connector import Connector, Reading, SourceContext
+from tidemill.connectors.delta.backlog import TableReading, waiting_versions
+from tidemill.connectors.delta.position import DeltaPosition, at_version
+from tidemill.connectors.delta.retention import table_expiry
+from tidemill.connectors.delta.rows import rows_of_versions, whole_versions
 from tidemill.connectors.delta.source import DeltaSource
+from tidemill.connectors.delta.span import table_span
+from tidemill.connectors.expiry import Expiry
+from tidemill.connectors.external import SOURCE, ExternalData
+from tidemill.connectors.external_keys import folder_key
+from tidemill.connectors.span import Period, SourceSpan
+from tidemill.connectors.start import Start
 from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, StreamTable
+from tidemill.errors import TerminalError
+from tidemill.storage.delta_log import open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamReader
+
+    from tidemill.storage.lake import Lake
+    from tidemill.target.target import Target
 
 _STARTING = frozenset({"startingversion", "startingtimestamp"})
 # The snapshot that a new reader begins with arrives in the order of its files: in several batches a watermark
@@ -23,6 +41,111 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
     """Delta tables (Delta docs, "Table streaming reads and writes")."""
 
     kind = "delta"
+
+    def table(self, source: DeltaSource | StreamTable, lake: "Lake") -> Path:
+        """Return the table's folder."""
+        return lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
+
+    def backlog(self, source: DeltaSource | StreamTable, reading: Reading) -> Backlog:
+        """Return the versions from the first unread one on that changes data."""
+        if isinstance(source, StreamTable):
+            how = TableReading(
+                changes=source.reads_changes,
+                guarded=source.mode == "append",
+                accepted=reading.record.accepted_versions,
+                snapshot=reading.record.start == "snapshot",
+            )
+        else:
+            how = TableReading(changes=source.reads_changes, options=source.options, snapshot=True)
+        table = self.table(source, reading.target.lake)
+        return waiting_versions(table, reading.offset, what=source.describe(), reading=how)
+
+    def expiry(self, source: DeltaSource | StreamTable, reading: Reading) -> Expiry | None:
+        """Return when the first unread commit, or one of its files, may be removed."""
+        position = DeltaPosition.of(reading.offset)
+        if position is None:
+            return None
+        return table_expiry(self.table(source, reading.target.lake), position, changes=source.reads_changes)
+
+    def rows(self, source: DeltaSource | StreamTable, reading: Reading, end: SourceOffset) -> int | None:
+        """Return the rows that commits of a stream's table have added, where whole versions are read."""
+        start = DeltaPosition.of(reading.offset)
+        begins_with_log = start is not None or reading.record.start == "log"
+        if not isinstance(source, StreamTable) or source.mode != "append" or not begins_with_log:
+            return None
+        versions = whole_versions(start, DeltaPosition.of(end))
+        return (
+            None if versions is None else rows_of_versions(reading.target.lake.table(source.stream), versions)
+        )
+
+    def span(self, source: DeltaSource | StreamTable, reading: Reading, period: Period) -> SourceSpan | None:
+        """Return the versions of a period."""
+        if reading.offset is None or DeltaPosition.of(reading.offset) is None:
+            return None
+        return table_span(source, reading.target.lake, reading.offset, period)
+
+    def now(self, source: DeltaSource | StreamTable, reading: Reading) -> Start:
+        """Return the newest version."""
+        table = open_table(self.table(source, reading.target.lake))
+        if table is None:
+            fix = "correct the path, or create the table."
+            if source.upstream is not None:
+                fix = f"tidemill run {source.upstream}"
+            raise TerminalError(f"{source.describe()} does not exist.", fix=fix)
+        at = DeltaPosition.of(reading.offset)
+        begin = 0 if at is None else at.version
+        end = table.version() + 1
+        fields = {
+            "sourceVersion": 1,
+            "reservoirId": str(table.metadata().id),
+            "reservoirVersion": end,
+            "index": -1,
+            "isStartingVersion": False,
+        }
+        skipped = f"versions {begin} to {end - 1} of {source.describe()}" if end > begin else ""
+        return Start(offset=json.dumps(fields, separators=(",", ":")), skipped=skipped)
+
+    def start_at(self, reading: Reading, wanted: Any) -> Start:
+        """Return a version."""
+        position = DeltaPosition.of(reading.offset)
+        if position is None or reading.offset is None or reading.offset.raw is None:
+            return super().start_at(reading, wanted)
+        if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
+            raise TerminalError(
+                f"its source {reading.name!r} is a table, and {wanted!r} is no version.", fix="give a number."
+            )
+        now = position.version
+        return Start(
+            offset=at_version(reading.offset.raw, wanted),
+            skipped=f"versions {now} to {wanted - 1} of {reading.name}" if wanted > now else "",
+            doubled=f"versions {wanted} to {now - 1} of {reading.name}" if wanted < now else "",
+        )
+
+    def fits(self, source: DeltaSource | StreamTable, reading: Reading) -> bool:
+        """Return whether the id of the table is the one that was read."""
+        position, table = (
+            DeltaPosition.of(reading.offset),
+            open_table(self.table(source, reading.target.lake)),
+        )
+        return (
+            position is not None and table is not None and str(table.metadata().id) == position.reservoir_id
+        )
+
+    def has_read(self, reading: Reading) -> str:
+        """Return the id of the table."""
+        position = DeltaPosition.of(reading.offset)
+        return "" if position is None else f"the Delta table with the id {position.reservoir_id}"
+
+    def external(self, source: DeltaSource | StreamTable, target: "Target | None") -> Iterator[ExternalData]:
+        """Yield a table that no stream writes."""
+        del target
+        if isinstance(source, DeltaSource):
+            yield ExternalData(
+                path=folder_key("delta", source.path),
+                kind="deltalake",
+                description=f"Delta table {source.path}.",
+                metadata={SOURCE: source.path},
+            )
 
     def parse(self, offset: SourceOffset) -> DeltaPosition | None:
         """Return the position in an offset; None where it is of another kind."""

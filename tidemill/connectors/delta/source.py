@@ -39,6 +39,11 @@ class DeltaSource(Source):
         """Whether new data in it triggers the stream; a snapshot does not."""
         return self.mode != "static"
 
+    @property
+    def reads_changes(self) -> bool:
+        """Whether the change data feed is read."""
+        return self.mode == "changes"
+
     def static(self) -> "DeltaSource":
         """Return a snapshot of the table, pinned for the run."""
         return replace(self, mode="static", watermark=None)

@@ -6,7 +6,7 @@ The listing is Spark's (`InMemoryFileIndex`, `HadoopFSUtils.shouldFilterOutPathN
 """
 
 # `Path` costs several times as much per name as `os` does, and there may be hundreds of thousands.
-# ruff: noqa: PTH100, PTH111, PTH113, PTH119, PTH207
+# ruff: noqa: PTH100, PTH111, PTH113, PTH116, PTH119, PTH207
 
 import glob
 import os
@@ -24,8 +24,9 @@ from urllib.parse import unquote
 from tidemill.checkpoint import SourceFile, SourceOffset
 from tidemill.checkpoint.format.folder import Folder, Item
 from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
-from tidemill.connectors.backlog import Backlog, UnreadFiles
+from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.files.position import FilePosition
+from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import TerminalError
 from tidemill.text.plurals import pluralize
 
@@ -34,6 +35,35 @@ _GLOB = re.compile(r"[*?\[{]")
 _DOUBLING = re.compile(r"[*?\[\]{}\\]")
 _NOT_ESCAPED = "/-_.!~'()*,;:$&+=@"
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadFiles(Unread):
+    """Files that no batch has read.
+
+    Attributes:
+        paths: Their paths.
+    """
+
+    paths: tuple[str, ...]
+
+    def amount(self, count: int, *, times: bool) -> Amount:
+        """Return their number, bytes and times; they cost no round trip."""
+        del count, times
+        sizes, modified = [], []
+        for path in self.paths:
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            sizes.append(status.st_size)
+            modified.append(moment(status.st_mtime_ns // 1_000_000))
+        return Amount(
+            files=len(self.paths),
+            bytes=sum(sizes) if sizes else None,
+            oldest_at=min(modified, default=None),
+            newest_at=max(modified, default=None),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +80,7 @@ class Relocation:
 
     def address(self, logged: str) -> str:
         """Return the address of a logged file in the new folder, as Spark writes it."""
-        old, new = _without_glob(self.old), _without_glob(self.new)
+        old, new = without_glob(self.old), without_glob(self.new)
         if not plain_path(logged).startswith(f"{old.rstrip('/')}/"):
             return logged
         # What follows the folder stays as Spark has escaped it.
@@ -68,7 +98,8 @@ def _escaped(path: str) -> str:
     return "".join(char if not char.isascii() else percent_encoded(char, safe=_NOT_ESCAPED) for char in path)
 
 
-def _without_glob(path: str) -> str:
+def without_glob(path: str) -> str:
+    """Return a path up to the first pattern in it."""
     parts = path.split("/")
     plain = next((number for number, part in enumerate(parts) if _GLOB.search(part)), len(parts))
     return "/".join(parts[:plain])
@@ -102,7 +133,7 @@ def waiting_files(
     """
     chosen = {key.lower(): value for key, value in (options or {}).items()}
     if "://" in plain_path(path):
-        return Backlog(1, "files", f"{path} cannot be listed without Spark")
+        return Backlog(1, "unknown", f"{path} cannot be listed without Spark")
     try:
         present = listed_files(path, options or {})
     except FileNotFoundError as error:

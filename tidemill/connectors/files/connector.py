@@ -1,15 +1,39 @@
 """How Spark reads folders of files."""
 
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemill.checkpoint import SourceOffset
-from tidemill.connectors.connector import Connector, SourceContext
+from tidemill.checkpoint import SourceFile, SourceOffset
+from tidemill.connectors.backlog import Backlog
+from tidemill.connectors.connector import Binding, Connector, Reading, SourceContext
+from tidemill.connectors.external import SOURCE, ExternalData
+from tidemill.connectors.external_keys import folder_key
+from tidemill.connectors.files.backlog import (
+    Relocation,
+    file_address,
+    listed_files,
+    logged_files,
+    plain_path,
+    waiting_files,
+    without_glob,
+)
+from tidemill.connectors.files.binding import folder_binding, has_moved, relocation_of
 from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
+from tidemill.connectors.files.span import files_span, missing_files
+from tidemill.connectors.span import Period, SourceSpan
+from tidemill.connectors.start import Continuation, Start
+from tidemill.errors import TerminalError
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamReader
+
+    from tidemill.target.target import Target
 
 # Spark skips files that are older than this, relative to the newest one, without a warning: a backfilled old
 # file would be lost. A hundred years means never.
@@ -20,6 +44,132 @@ class FileConnector(Connector[FileSource]):
     """Folders of files (Spark guide, "Input Sources", file source)."""
 
     kind = "file"
+
+    def binding(self, source: FileSource, target: "Target") -> Binding:
+        """Return the folder."""
+        return folder_binding(source.path, target)
+
+    def describe_binding(self, binding: Binding) -> str:
+        """Return the folder."""
+        return f"the folder {binding['path']}"
+
+    def difference(self, source: FileSource, recorded: Binding, now: Binding) -> str | None:
+        """Return that the folder is another one; None where it is the same, or has moved with the lake."""
+        del source
+        same = recorded["path"] == now["path"] or has_moved(recorded, now)
+        return None if same else self.changed(recorded, now)
+
+    def backlog(self, source: FileSource, reading: Reading) -> Backlog:
+        """Return the files that no batch has read."""
+        return waiting_files(
+            source.path,
+            reading.offset,
+            checkpoint=reading.checkpoint,
+            name=reading.name,
+            what=source.describe(),
+            options=source.options,
+            relocation=relocation_of(reading.record.binding, self.binding(source, reading.target)),
+        )
+
+    def missing_from_batch(
+        self, source: FileSource, reading: Reading, planned: SourceOffset, now: Binding | None
+    ) -> tuple[str, ...]:
+        """Return the files of a batch that are missing, unless the source is declared to leave them out."""
+        last, first = FilePosition.of(planned), FilePosition.of(reading.offset)
+        options = {key.lower(): value.lower() for key, value in source.options.items()}
+        if last is None or options.get("ignoremissingfiles") == "true":
+            return ()
+        relocation = relocation_of(reading.record.binding, now)
+        files = logged_files(reading.checkpoint, reading.name)
+        batch = (file for file in files if (-1 if first is None else first.entry) < file.entry <= last.entry)
+        paths = (
+            plain_path(file.path if relocation is None else relocation.address(file.path)) for file in batch
+        )
+        return tuple(path for path in paths if "://" not in path and not Path(path).exists())
+
+    def readdressed(self, recorded: Binding, now: Binding) -> Callable[[str], str] | None:
+        """Return the address now of a logged file; None where lake and folder have not moved."""
+        relocation = relocation_of(recorded, now)
+        return None if relocation is None else relocation.address
+
+    def span(self, source: FileSource, reading: Reading, period: Period) -> SourceSpan:
+        """Return the files of a period."""
+        return files_span(source, _read_files(reading), period)
+
+    def span_read(self, reading: Reading) -> SourceSpan:
+        """Return the files that a checkpoint has read."""
+        files = tuple(_read_files(reading))
+        return SourceSpan(reads=pluralize(len(files), "file"), files=files)
+
+    def missing(self, source: FileSource, reading: Reading) -> tuple[str, ...]:
+        """Return that files are missing."""
+        return missing_files(source, logged_files(reading.checkpoint, reading.name))
+
+    def now(self, source: FileSource, reading: Reading) -> Start:
+        """Return that all files of the folder count as read."""
+        del reading
+        files = tuple(
+            SourceFile(file_address(path), os.stat(path).st_mtime_ns // 1_000_000, 0)  # noqa: PTH116 - many files
+            for path in sorted(listed_files(source.path, source.options))
+        )
+        skipped = f"those of {pluralize(len(files), 'file')} of {source.describe()} that no batch has read"
+        return Start(offset=json.dumps({"logOffset": 0}, separators=(",", ":")), files=files, skipped=skipped)
+
+    def start_where_it_is(self, reading: Reading, raw: str) -> Start:
+        """Refuse: the files that are read have no offsets."""
+        del raw
+        raise TerminalError(
+            f"its source {reading.name!r} is a folder, whose files have no offsets.", fix="give --from now."
+        )
+
+    def fits(self, source: FileSource, reading: Reading) -> bool:
+        """Return whether all files that were read are in the folder, up to the first pattern in it."""
+        folder = without_glob(plain_path(source.path).rstrip("/"))
+        files = logged_files(reading.checkpoint, reading.name)
+        is_here = (plain_path(file.path).startswith(f"{folder}/") for file in files)
+        return FilePosition.of(reading.offset) is not None and all(is_here)
+
+    def has_read(self, reading: Reading) -> str:
+        """Return a file that was read."""
+        if FilePosition.of(reading.offset) is None:
+            return ""
+        files = logged_files(reading.checkpoint, reading.name)
+        return f"files such as {next((plain_path(file.path) for file in files), 'no file')}"
+
+    def continuation(
+        self, source: FileSource, reading: Reading, now: Binding, *, from_beginning: bool
+    ) -> Continuation | None:
+        """Return that files with the same path below the new folder count as read."""
+        old = reading.record.binding
+        if (
+            from_beginning
+            or old is None
+            or old["kind"] != self.kind
+            or FilePosition.of(reading.offset) is None
+        ):
+            return None
+        relocation = Relocation(old["path"], now["path"])
+        present = set(listed_files(now["path"], source.options))
+        logged = [file.path for file in logged_files(reading.checkpoint, reading.name)]
+        read = {plain_path(relocation.address(address)) for address in logged}
+        return Continuation(
+            effects=(
+                f"The stream has read {pluralize(len(logged), 'file')} in {old['path']}.",
+                f"Read already, by their path below {now['path']}: {pluralize(len(read & present), 'file')}.",
+                f"Not read yet: {pluralize(len(present - read), 'file')}.",
+            ),
+            address=relocation.address,
+        )
+
+    def external(self, source: FileSource, target: "Target | None") -> Iterator[ExternalData]:
+        """Yield the folder."""
+        del target
+        yield ExternalData(
+            path=folder_key("files", source.path),
+            kind="file",
+            description=f"{source.describe()}.",
+            metadata={SOURCE: source.path},
+        )
 
     def parse(self, offset: SourceOffset) -> FilePosition | None:
         """Return the position in an offset; None where it is of another kind."""
@@ -32,6 +182,13 @@ class FileConnector(Connector[FileSource]):
             reader = reader.schema(source.schema)
         reader = limited(reader, source.max_files_per_batch, source.max_bytes_per_batch)
         return reader.options(**source.options).load(source.path)
+
+
+def _read_files(reading: Reading) -> Iterator[SourceFile]:
+    """Yield the files that are read up to a position."""
+    position = FilePosition.of(reading.offset)
+    last = -1 if position is None else position.entry
+    return (file for file in logged_files(reading.checkpoint, reading.name) if file.entry <= last)
 
 
 def limited(

@@ -6,17 +6,20 @@ topic that was recreated with fewer records.
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidemill.checkpoint import FileAbsentError, SourceOffset
 from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.source_log import source_folder
-from tidemill.connectors.backlog import Backlog, UnreadMessages
+from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.kafka.client import Client, Partition, Topic, client_of
 from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.connectors.kafka.source import KafkaSource
-from tidemill.errors import DataLossError, TerminalError
-from tidemill.target.target import KafkaCluster
+from tidemill.definitions.run_when import Amount, moment
+from tidemill.errors import DataLossError, TerminalError, TidemillError
+from tidemill.target.target import KafkaCluster, Target
 from tidemill.text.plurals import pluralize
 
 # Java and Python agree on these; a pattern with anything else is left to Spark.
@@ -29,6 +32,30 @@ _WAYS = (
     "bind the feed to a topic that has the messages; or read the topic into a stream of a new name, or into another "
     "lake, which begins with a new checkpoint."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadMessages(Unread):
+    """Partitions with unread messages.
+
+    Attributes:
+        cluster: The cluster.
+        positions: The offset of the first unread message, by topic and partition.
+    """
+
+    cluster: KafkaCluster
+    positions: Mapping[Partition, int]
+
+    def amount(self, count: int, *, times: bool) -> Amount:
+        """Return the messages and, for a round trip, their times; a broker that does not answer leaves them unknown."""
+        written: list[int] = []
+        if times:
+            with suppress(TidemillError):
+                client = client_of(self.cluster)
+                oldest = client.timestamps(self.positions).values()
+                written = [*oldest, *client.newest_times(self.positions)]
+        moments = [moment(time) for time in written]
+        return Amount(rows=count, oldest_at=min(moments, default=None), newest_at=max(moments, default=None))
 
 
 def waiting_messages(
@@ -56,11 +83,11 @@ def waiting_messages(
         TerminalError: It refuses this user, or a topic is missing.
         DataLossError: It no longer has the messages that come next.
     """
-    strict = _option(source, "failondataloss") != "false"
+    strict = source.fails_on_data_loss
     client = client_of(cluster)
     topics = topics_of(source, client, cluster)
     if topics is None:
-        return Backlog(1, "messages", f"only Spark knows what {source.subscribe_pattern!r} matches")
+        return Backlog(1, "unknown", f"only Spark knows what {source.subscribe_pattern!r} matches")
     present = partitions_of(source, topics, cluster)
     position = TopicPosition.of(offset)
     read = {} if position is None else position.by_partition
@@ -94,13 +121,25 @@ def waiting_messages(
     )
 
 
+def offsets_now(
+    source: KafkaSource, target: Target, *, committed: bool = False
+) -> tuple[Mapping[Partition, int], Mapping[Partition, int]]:
+    """Return the first offset of each partition that a source reads, and the offset after its last message.
+
+    Args:
+        source: The source.
+        target: The target.
+        committed: Whether the source's isolation level counts: messages of open transactions are not there yet.
+    """
+    cluster = source.cluster_in(target)
+    client = client_of(cluster)
+    partitions = partitions_of(source, topics_of(source, client, cluster) or {}, cluster)
+    return client.offsets(partitions, committed=committed and committed_only(source, cluster))
+
+
 def committed_only(source: KafkaSource, cluster: KafkaCluster) -> bool:
     """Return whether a source reads up to the last committed transaction."""
-    return (_option(source, "kafka.isolation.level") or cluster.isolation_level) == "read_committed"
-
-
-def _option(source: KafkaSource, name: str) -> str:
-    return next((value.lower() for key, value in source.options.items() if key.lower() == name), "")
+    return (source.option("kafka.isolation.level") or cluster.isolation_level) == "read_committed"
 
 
 def initial_offsets(checkpoint: Path | None, name: str) -> TopicPosition | None:

@@ -1,21 +1,178 @@
 """How Spark reads Kafka."""
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import SourceOffset
-from tidemill.connectors.connector import Connector, SourceContext
+from tidemill.connectors.backlog import Backlog
+from tidemill.connectors.connector import Binding, Connector, Reading, SourceContext
+from tidemill.connectors.expiry import Expiry
+from tidemill.connectors.external import SOURCE, ExternalData
+from tidemill.connectors.external_keys import pattern_key, topic_key
 from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.span import Offsets, Period, SourceSpan
+from tidemill.connectors.start import Continuation, Start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from tidemill.target.target import Target
 
 
 class KafkaConnector(Connector[KafkaSource]):
     """Topics of a Kafka cluster."""
 
     kind = "kafka"
+    has_gaps = True
+
+    # librdkafka is loaded only where a topic is read, hence the imports.
+
+    def binding(self, source: KafkaSource, target: "Target") -> Binding | None:
+        """Return the cluster and the topics, each with its id; None where only Spark knows what a pattern matches."""
+        from tidemill.connectors.kafka.backlog import topics_of
+        from tidemill.connectors.kafka.client import client_of
+
+        cluster = source.cluster_in(target)
+        client = client_of(cluster)
+        topics = topics_of(source, client, cluster)
+        if topics is None:
+            return None
+        return {
+            "kind": "kafka",
+            "cluster_id": client.cluster_id(),
+            "topics": {name: topic.topic_id for name, topic in sorted(topics.items())},
+        }
+
+    def describe_binding(self, binding: Binding) -> str:
+        """Return the topics and the cluster."""
+        topics = ", ".join(sorted(binding["topics"])) or "no topic"
+        return f"{topics} of the Kafka cluster {binding['cluster_id']}"
+
+    def difference(self, source: KafkaSource, recorded: Binding, now: Binding) -> str | None:
+        """Return that the cluster or a topic is another one; None where they are the same, or topics were added."""
+        if recorded["cluster_id"] != now["cluster_id"]:
+            return self.changed(recorded, now)
+        for topic, topic_id in recorded["topics"].items():
+            if topic not in now["topics"]:
+                if source.fails_on_data_loss:
+                    return self.changed(recorded, now)
+            elif None not in (topic_id, now["topics"][topic]) and topic_id != now["topics"][topic]:
+                return (
+                    f"reads topic {topic!r} with the id {now['topics'][topic]}, and its checkpoint continues the "
+                    f"topic of that name with the id {topic_id}: it was deleted and recreated"
+                )
+        return None
+
+    def backlog(self, source: KafkaSource, reading: Reading) -> Backlog:
+        """Return the messages that no batch has read."""
+        from tidemill.connectors.kafka.backlog import waiting_messages
+
+        cluster = source.cluster_in(reading.target)
+        return waiting_messages(
+            source, reading.offset, cluster, checkpoint=reading.checkpoint, name=reading.name
+        )
+
+    def expiry(self, source: KafkaSource, reading: Reading) -> Expiry | None:
+        """Return when the first unread message may be removed."""
+        from tidemill.connectors.kafka.retention import topic_expiry
+
+        position = TopicPosition.of(reading.offset)
+        cluster = source.cluster_in(reading.target)
+        return None if position is None else topic_expiry(source, position, cluster)
+
+    def rows(self, source: KafkaSource, reading: Reading, end: SourceOffset) -> int | None:
+        """Return the number of offsets; None with a new partition, whose first offset only the cluster knows."""
+        del source
+        start, last = TopicPosition.of(reading.offset), TopicPosition.of(end)
+        if start is None or last is None or last.by_partition.keys() - start.by_partition.keys():
+            return None
+        return sum(at - start.by_partition[partition] for partition, at in last.by_partition.items())
+
+    def span(self, source: KafkaSource, reading: Reading, period: Period) -> SourceSpan:
+        """Return the messages of a period."""
+        from tidemill.connectors.kafka.span import topic_span
+
+        return topic_span(source, reading, period)
+
+    def span_read(self, reading: Reading) -> SourceSpan:
+        """Return the messages that a checkpoint has read."""
+        from tidemill.connectors.kafka.span import span_read
+
+        return span_read(reading)
+
+    def missing(self, source: KafkaSource, reading: Reading) -> tuple[str, ...]:
+        """Return the partitions whose first messages are missing."""
+        from tidemill.connectors.kafka.span import removed_messages
+
+        return removed_messages(source, reading)
+
+    def first_offsets(self, source: KafkaSource, target: "Target") -> Offsets:
+        """Return the first offset of each partition."""
+        from tidemill.connectors.kafka.backlog import offsets_now
+
+        return offsets_now(source, target)[0]
+
+    def now(self, source: KafkaSource, reading: Reading) -> Start:
+        """Return the offsets after the last messages."""
+        from tidemill.connectors.kafka.continuation import end_of_topics
+
+        return end_of_topics(source, reading)
+
+    def start_at(self, reading: Reading, wanted: Any) -> Start:
+        """Return offsets by topic and partition."""
+        position = TopicPosition.of(reading.offset)
+        if position is None or not isinstance(wanted, Mapping):
+            return super().start_at(reading, wanted)
+        from tidemill.connectors.kafka.continuation import start_at
+
+        return start_at(position, reading.name, wanted)
+
+    def fits(self, source: KafkaSource, reading: Reading) -> bool:
+        """Return whether the topics that were read are among those of the source."""
+        position = TopicPosition.of(reading.offset)
+        if position is None:
+            return False
+        declared = {*source.subscribe, *source.assign}
+        return bool(source.subscribe_pattern) or position.partitions.keys() <= declared
+
+    def has_read(self, reading: Reading) -> str:
+        """Return the topics."""
+        position = TopicPosition.of(reading.offset)
+        return "" if position is None else f"the topics {', '.join(position.partitions)}"
+
+    def continuation(
+        self, source: KafkaSource, reading: Reading, now: Binding, *, from_beginning: bool
+    ) -> Continuation | None:
+        """Return the offsets in the new topics."""
+        from tidemill.connectors.kafka.continuation import continue_in
+
+        return continue_in(source, reading, now, from_beginning=from_beginning)
+
+    def may_have_gaps(self, source: KafkaSource, target: "Target") -> bool:
+        """Return whether a topic is compacted; raises as `expiry` does."""
+        from tidemill.connectors.kafka.retention import topics_are_compacted
+
+        return topics_are_compacted(source, source.cluster_in(target))
+
+    def external(self, source: KafkaSource, target: "Target | None") -> Iterator[ExternalData]:
+        """Yield the topics one by one."""
+        del target
+        if source.subscribe_pattern is not None:
+            yield ExternalData(
+                path=pattern_key(source.cluster, source.subscribe_pattern),
+                kind="kafka",
+                description=f"Kafka topics that match {source.subscribe_pattern} on {source.cluster}.",
+                metadata={SOURCE: source.subscribe_pattern},
+            )
+        for topic in source.subscribe or source.assign:
+            yield ExternalData(
+                path=topic_key(source.cluster, topic),
+                kind="kafka",
+                description=f"Kafka topic {topic} on {source.cluster}.",
+                metadata={SOURCE: topic},
+            )
 
     def parse(self, offset: SourceOffset) -> TopicPosition | None:
         """Return the position in an offset; None where it is of another kind."""
@@ -26,7 +183,7 @@ class KafkaConnector(Connector[KafkaSource]):
         reader = (
             context.spark.readStream.name(name)
             .format("kafka")
-            .options(**context.target.cluster(source.cluster).spark_options())
+            .options(**source.cluster_in(context.target).spark_options())
             .options(**source.options)
             .option("startingOffsets", _starting_offsets(source))
             .option("includeHeaders", str(source.include_headers).lower())

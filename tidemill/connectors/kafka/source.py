@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tidemill.connectors.known_options import KAFKA_OPTIONS, known_options
 from tidemill.definitions.source import Source, positive
 from tidemill.errors import DefinitionError
 from tidemill.target.secret import is_secret
+
+if TYPE_CHECKING:
+    from tidemill.target.target import KafkaCluster, Target
 
 _OWN = {
     "subscribe": "subscribe=",
@@ -59,6 +63,23 @@ class KafkaSource(Source):
             )
         positive(self.max_records_per_batch, what="KafkaSource: max_records_per_batch")
         check_options(self.options, what="KafkaSource")
+
+    def cluster_in(self, target: "Target") -> "KafkaCluster":
+        """Return the cluster in a target.
+
+        Raises:
+            ConfigurationError: The target has no cluster of that name.
+        """
+        return target.cluster(self.cluster)
+
+    @property
+    def fails_on_data_loss(self) -> bool:
+        """Whether messages, or a topic, that are missing are an error."""
+        return self.option("failondataloss") != "false"
+
+    def option(self, name: str) -> str:
+        """Return an option in lower case, by its name in lower case; empty where it is not set."""
+        return next((value.lower() for key, value in self.options.items() if key.lower() == name), "")
 
     def describe(self) -> str:
         """Return the topics and the cluster."""

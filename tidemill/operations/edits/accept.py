@@ -113,7 +113,7 @@ def accept_version(
         LeaseHeldError: A run holds the stream's lease.
     """
     with changing(stream, target, "accept", dry_run=dry_run) as subject:
-        names = [name for name, source in append_readings(stream).items() if source.stream == upstream]
+        names = [name for name, read in append_readings(stream).items() if read == upstream]
         if not names:
             raise subject.refuse(
                 f"it does not read new rows of {upstream}.",
@@ -121,8 +121,8 @@ def accept_version(
             )
         refused = {
             commit.version: commit
-            for source, commit in refused_commits(stream, target.lake, subject.snapshot.tail, subject.sources)
-            if source.stream == upstream
+            for read, commit in refused_commits(stream, target.lake, subject.snapshot.tail, subject.sources)
+            if read == upstream
         }
         if version not in refused:
             versions = ", ".join(f"{upstream}@{number}" for number in sorted(refused))

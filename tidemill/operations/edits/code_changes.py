@@ -102,7 +102,7 @@ def build_now(stream: "Stream", target: "Target", engine: "Engine", snapshot: Sn
     lake, tail = target.lake, snapshot.tail
     bound = source_records.bindings(stream, target)
     sources = new_readers.with_starts(
-        stream, lake, tail, source_records.updated_sources(stream, snapshot, bound)
+        stream, lake, tail, source_records.updated_sources(stream, target, snapshot, bound)
     )
     starts = new_readers.starting_points(stream, lake, tail, sources)
     with session_of(engine, stream.query.confs(engine.default_partitions())) as spark:
@@ -123,7 +123,7 @@ def _code_change(
     snapshot = StreamRecords(target.lake, stream.name).snapshot()
     check(stream, snapshot)
     source_records.check_names(stream, snapshot)
-    source_records.check_bindings(stream, snapshot, source_records.bindings(stream, target))
+    source_records.check_bindings(stream, target, snapshot, source_records.bindings(stream, target))
     if snapshot.manifest is None or (snapshot.tail.latest_commit is None and not snapshot.tail.stateful):
         what = "It has no state and has never committed a batch, so any code can start."
         return CodeChange(stream=stream, kind="safe", what=what)

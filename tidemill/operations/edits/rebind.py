@@ -1,24 +1,19 @@
 """A source that is bound to another folder, cluster or topic: the checkpoint continues there."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tidemill.checkpoint import SourceOffset
 from tidemill.checkpoint.format.offsets import Offsets
-from tidemill.connectors.binding import Binding, binding_of, describe, difference, kafka_of
-from tidemill.connectors.files.backlog import Relocation, listed_files, logged_files, plain_path
-from tidemill.connectors.files.position import FilePosition
-from tidemill.connectors.files.source import FileSource
-from tidemill.connectors.kafka.position import TopicPosition
+from tidemill.connectors.binding import binding_of, describe, difference
+from tidemill.connectors.connector import Binding, Reading
+from tidemill.connectors.registry import resolved
 from tidemill.connectors.source_record import SourceRecord
+from tidemill.connectors.start import Continuation
 from tidemill.definitions.source import Source
+from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change, StreamUnderChange, changing
 from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
-from tidemill.operations.edits.positions import Partition, Positions, positions_in
-from tidemill.run.decide.sources import strict
-from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -55,7 +50,7 @@ def rebind(
                 f"no folder and no topic is recorded for a source {name!r}.",
                 f"name one of {', '.join(bound) or 'its sources, once it has run'}.",
             )
-        if difference(recorded.binding, now, strict=strict(source)) is None:
+        if difference(recorded.binding, now, source, target) is None:
             raise subject.refuse(
                 f"the source {name!r} reads {describe(now)}, which its checkpoint continues.",
                 "no action is needed; run the stream.",
@@ -64,7 +59,7 @@ def rebind(
         effects, edit = rebinding.plan()
         if not dry_run:
             edit()
-            subject.record({**subject.sources, name: replace(recorded, binding=now)})
+            subject.record({**subject.sources, name: replace(recorded, binding=now, kind=now["kind"])})
         return Change(
             stream=stream.name,
             what=f"The source {name!r} moves from {describe(recorded.binding)} to {describe(now)}.",
@@ -93,14 +88,27 @@ class _Rebinding:
     from_beginning: bool
 
     def plan(self) -> _Plan:
-        entry = self.subject.snapshot.tail.latest_offset
+        snapshot = self.subject.snapshot
+        entry = snapshot.tail.latest_offset
         offset = None if entry is None else entry.source(self.name)
         if offset is None or offset.raw is None:
             return ("Nothing of the source was read so far.",), _no_edit
-        if self.now["kind"] == "folder" and FilePosition.of(offset) and not self.from_beginning:
-            return self._to_folder()
-        if self.now["kind"] == "kafka" and (position := TopicPosition.of(offset)):
-            return self._to_topics(position)
+        connector, bound = resolved(self.source, self.target)
+        reading = Reading(
+            target=self.target,
+            name=self.name,
+            offset=offset,
+            checkpoint=snapshot.checkpoint,
+            record=SourceRecord(binding=self.old),
+        )
+        try:
+            continuation = connector.continuation(
+                bound, reading, self.now, from_beginning=self.from_beginning
+            )
+        except TerminalError as error:
+            raise error.of(self.subject.stream.name) from None
+        if continuation is not None:
+            return continuation.effects, self._continuing(continuation)
         if not self.from_beginning:
             raise self.subject.refuse(
                 f"its checkpoint has a position in {describe(self.old)}, which means nothing in "
@@ -115,59 +123,21 @@ class _Rebinding:
 
         return (f"Everything in {describe(self.now)} is read.",), edit
 
-    def _to_folder(self) -> _Plan:
-        relocation = Relocation(self.old["path"], self.now["path"])
-        options = self.source.options if isinstance(self.source, FileSource) else {}
-        present = set(listed_files(self.now["path"], options))
-        logged = [file.path for file in logged_files(self.subject.snapshot.checkpoint, self.name)]
-        read = {plain_path(relocation.address(address)) for address in logged}
-        effects = (
-            f"The stream has read {pluralize(len(logged), 'file')} in {self.old['path']}.",
-            f"Read already, by their path below {self.now['path']}: {pluralize(len(read & present), 'file')}.",
-            f"Not read yet: {pluralize(len(present - read), 'file')}.",
-        )
-        return effects, lambda: self.subject.writer.change_source_log(self.name, relocation.address)
-
-    def _to_topics(self, position: TopicPosition) -> _Plan:
-        single = len(self.old["topics"]) == len(self.now["topics"]) == 1
-        names = dict(zip(self.old["topics"], self.now["topics"], strict=True)) if single else {}
-        at = _renamed(position.by_partition, names)
-        positions = self._positions(at)
+    def _continuing(self, continuation: Continuation) -> Callable[[], None]:
+        """Return the edit of the checkpoint: of the source's own log, or of the offsets."""
+        address = continuation.address
+        if address is not None:
+            return lambda: self.subject.writer.change_source_log(self.name, address)
         unfinished = self.subject.snapshot.tail.next_start.kind == "repeat_batch"
-        if unfinished and positions.offsets != at:
+        if not continuation.is_exact:
             self._refuse_unfinished_batch()
 
         def continued(offsets: Offsets) -> Offsets:
             raw = offsets.get(self.name)
-            if raw is None or not unfinished:
-                return {**offsets, self.name: _json(positions.offsets)}
-            own = TopicPosition.of(SourceOffset.parse("", self.name, None, raw))
-            return {**offsets, self.name: raw if own is None else _json(_renamed(own.by_partition, names))}
+            keeps = raw is None or not unfinished
+            return {**offsets, self.name: continuation.offset if keeps else continuation.renamed(str(raw))}
 
-        return positions.effects, lambda: self.subject.writer.change_offsets(continued)
-
-    def _positions(self, at: Mapping[Partition, int]) -> Positions:
-        from tidemill.connectors.kafka.backlog import committed_only, partitions_of, topics_of
-        from tidemill.connectors.kafka.client import client_of
-
-        kafka, cluster = kafka_of(self.source, self.target)
-        client = client_of(cluster)
-        partitions = partitions_of(kafka, topics_of(kafka, client, cluster) or {}, cluster)
-        begins, ends = client.offsets(partitions, committed=committed_only(kafka, cluster))
-        again = [topic for topic in self.now["topics"] if self.from_beginning and not self._is_same(topic)]
-        positions = positions_in(begins, ends, at, again=again)
-        if positions.impossible:
-            raise self.subject.refuse(
-                "the new topic has fewer messages than this stream has read "
-                f"({'; '.join(positions.impossible)}).",
-                "read it from its beginning with --from-beginning, which repeats messages that the old topic had "
-                "as well; or bind the source back.",
-            )
-        return positions
-
-    def _is_same(self, topic: str) -> bool:
-        ids = self.old["topics"].get(topic), self.now["topics"].get(topic)
-        return self.old["cluster_id"] == self.now["cluster_id"] and ids[0] is not None and ids[0] == ids[1]
+        return lambda: self.subject.writer.change_offsets(continued)
 
     def _refuse_unfinished_batch(self) -> None:
         start = self.subject.snapshot.tail.next_start
@@ -176,17 +146,6 @@ class _Rebinding:
                 f"batch {start.batch_id} was planned over the old binding and must be repeated over it.",
                 f"bind the source back and run the stream once (tidemill run {self.subject.stream.name}).",
             )
-
-
-def _renamed(offsets: Mapping[Partition, int], names: Mapping[str, str]) -> dict[Partition, int]:
-    return {(names.get(topic, topic), number): at for (topic, number), at in offsets.items()}
-
-
-def _json(offsets: Mapping[Partition, int]) -> str:
-    by_topic: dict[str, dict[str, int]] = {}
-    for (topic, number), at in offsets.items():
-        by_topic.setdefault(topic, {})[str(number)] = at
-    return json.dumps(by_topic, separators=(",", ":"))
 
 
 def _apply(stream: "Stream", work: Work, *, source: str, **arguments: Any) -> Change:

@@ -4,28 +4,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.binding import kafka_of
-from tidemill.connectors.delta.position import DeltaPosition
-from tidemill.connectors.delta.source import DeltaSource
-from tidemill.connectors.feed import Feed
-from tidemill.connectors.files.backlog import logged_files, plain_path
-from tidemill.connectors.files.position import FilePosition
-from tidemill.connectors.files.source import FileSource
-from tidemill.connectors.kafka.position import TopicPosition
+from tidemill.connectors.connector import Reading
 from tidemill.connectors.positions import recognize
-from tidemill.definitions.source import Source, StreamTable
+from tidemill.connectors.registry import connector_of_kind, kinds, resolved
+from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.run.decide.sources import streaming_sources
-from tidemill.storage import delta_log
-from tidemill.target.target import FolderBinding
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
-    from tidemill.checkpoint import OffsetEntry, SourceOffset
+    from tidemill.checkpoint import OffsetEntry
     from tidemill.definitions.stream import Stream
     from tidemill.target.target import Target
-
-_GLOB = "*?[{"
 
 
 def names_of_sources(
@@ -48,13 +38,14 @@ def names_of_sources(
     declared = streaming_sources(stream)
     names = {}
     for offset in entry.sources:
-        fitting = [name for name, source in declared.items() if _fits(source, target, checkpoint, offset)]
+        reading = Reading(target=target, name=offset.key, offset=offset, checkpoint=checkpoint)
+        fitting = [name for name, source in declared.items() if _fits(source, reading)]
         if offset.name is not None:
             fitting = [offset.name] if offset.name in fitting else []
         if len(fitting) != 1:
             which = "none of the stream's sources" if not fitting else f"each of {', '.join(fitting)}"
             raise TerminalError(
-                f"source {offset.key!r} of the checkpoint has read {_read(checkpoint, offset)}, and that fits {which}.",
+                f"source {offset.key!r} of the checkpoint has read {_read(reading)}, and that fits {which}.",
                 stream=stream.name,
                 fix="declare the sources as the query read them: the same folders, topics and tables.",
             )
@@ -70,57 +61,15 @@ def names_of_sources(
     return names
 
 
-def _fits(source: Source, target: "Target", checkpoint: Path, offset: "SourceOffset") -> bool:
-    match recognize(offset):
-        case DeltaPosition() as at:
-            table = _table(source, target)
-            opened = None if table is None else delta_log.open_table(table)
-            return opened is not None and str(opened.metadata().id) == at.reservoir_id
-        case TopicPosition() as at:
-            try:
-                kafka, _ = kafka_of(source, target)
-            except TypeError:
-                return False
-            return bool(kafka.subscribe_pattern) or set(at.partitions) <= {
-                *kafka.subscribe,
-                *kafka.assign,
-            }
-        case FilePosition():
-            folder = _folder(source, target)
-            read = (plain_path(file.path) for file in logged_files(checkpoint, offset.key))
-            return folder is not None and all(path.startswith(f"{folder}/") for path in read)
-    return False
+def _fits(source: Source, reading: Reading) -> bool:
+    connector, bound = resolved(source, reading.target)
+    return connector.fits(bound, reading)
 
 
-def _table(source: Source, target: "Target") -> Path | None:
-    if isinstance(source, StreamTable):
-        return target.lake.table(source.stream)
-    return Path(source.path) if isinstance(source, DeltaSource) else None
-
-
-def _folder(source: Source, target: "Target") -> str | None:
-    """Return the folder of a file source, up to the first pattern in it."""
-    path = None
-    if isinstance(source, FileSource):
-        path = source.path
-    elif isinstance(source, Feed) and isinstance(bound := target.binding(source.name), FolderBinding):
-        path = str(bound.path)
-    if path is None:
-        return None
-    parts = plain_path(path).rstrip("/").split("/")
-    patterns = (number for number, part in enumerate(parts) if any(sign in part for sign in _GLOB))
-    return "/".join(parts[: next(patterns, len(parts))])
-
-
-def _read(checkpoint: Path, offset: "SourceOffset") -> str:
+def _read(reading: Reading) -> str:
     """Return what a source has read, for people."""
-    match recognize(offset):
-        case DeltaPosition() as at:
-            return f"the Delta table with the id {at.reservoir_id}"
-        case TopicPosition() as at:
-            return f"the topics {', '.join(at.partitions)}"
-        case FilePosition():
-            first = next((plain_path(file.path) for file in logged_files(checkpoint, offset.key)), "no file")
-            return f"files such as {first}"
-        case position:
-            return "nothing" if offset.raw is None else f"a source of the kind {position.kind!r}"
+    assert reading.offset is not None  # noqa: S101 - it is that of an entry
+    has_read = (connector_of_kind(kind).has_read(reading) for kind in kinds())
+    kind = recognize(reading.offset).kind
+    unknown = "nothing" if reading.offset.raw is None else f"a source of the kind {kind!r}"
+    return next(filter(None, has_read), unknown)

@@ -17,12 +17,13 @@ from tidemill.checkpoint.format.source_log import LogEntry
 from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.source_record import SourceRecord
+from tidemill.connectors.start import Start
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
 from tidemill.operations.core.staging import copy_tables, operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, leased, session, unfinished
-from tidemill.operations.generations.starting_positions import Start, ends_now, named
+from tidemill.operations.generations.starting_positions import ends_now, named
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords, transaction_app_id
@@ -127,7 +128,7 @@ def _starts(
     if snapshot.tail.next_start.kind == "repeat_batch":
         entry = _read_before(stream, snapshot, planned, stays=arguments["table"] == "keep")
     start = arguments["start"]
-    return ends_now(stream, target, entry) if start == "now" else named(stream, entry, start)
+    return ends_now(stream, target, entry) if start == "now" else named(stream, target, entry, start)
 
 
 def _read_before(

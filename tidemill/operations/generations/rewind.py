@@ -19,7 +19,7 @@ from tidemill.checkpoint import read_offset
 from tidemill.checkpoint.verify import verify
 from tidemill.checkpoint.write import CheckpointWriter, batches_to_copy, keeps_paths
 from tidemill.connectors.files.position import FilePosition
-from tidemill.connectors.positions import recognize
+from tidemill.connectors.positions import recognizer
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.effects import began
@@ -201,7 +201,9 @@ class _Planning:
             writer.copy_until(checkpoint, batch, str(uuid4()), _logs(checkpoint, batch))
             errors = [
                 finding
-                for finding in verify(trial, level="quick", recognize=recognize).findings
+                for finding in verify(
+                    trial, level="quick", recognize=recognizer(self.snapshot.sources)
+                ).findings
                 if finding.severity == "error"
             ]
         finally:

@@ -5,10 +5,10 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote
 
-from tidemill.records.ledger_line import commit_metadata
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import StreamRecords, transaction_app_id
 from tidemill.storage import delta_log
+from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
 
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.checkpoint import FileAbsentError, SourceOffset, offset_batches, read_offset
 from tidemill.connectors.delta.position import DeltaPosition
-from tidemill.connectors.delta.source import DeltaSource
-from tidemill.definitions.source import StreamTable
+from tidemill.connectors.registry import connector_of
 from tidemill.errors import DefinitionError
 from tidemill.records.stream_records import StreamRecords, transaction_app_id
 from tidemill.storage import delta_log
-from tidemill.text.names import MAIN_SINK, StreamName
+from tidemill.text.names import StreamName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +125,7 @@ def _begins(snapshot: "Snapshot", entry: "OffsetEntry", before: "OffsetEntry | N
         else {source.key: source for source in before.sources if DeltaPosition.of(source)}
     )
     yield from _in_tables(reader, ends.values())
-    sources = {} if snapshot.manifest is None else snapshot.manifest.active.sources
+    sources = snapshot.sources
     for source in entry.sources:
         if (at := DeltaPosition.of(source)) is not None and source.key not in ends:
             # It began with version 0, or with a snapshot.
@@ -206,21 +205,16 @@ class Horizons:
             for at in self.positions
             if at.table_id == table_id
         ]
-        needs += self._pinned(stream, path, sink)
+        needs += self._pinned(path)
         needs += _commits_to_check(snapshot, path, sink)
         needs.append(Need(version=version_at(path, self.since), who="a rewind", of="log"))
         return sorted({need for need in needs if need.version <= head}, key=lambda need: need.version)
 
-    def _pinned(self, stream: "Stream", path: "Path", sink: str) -> Iterator[Need]:
+    def _pinned(self, path: "Path") -> Iterator[Need]:
         """Yield the snapshots that a batch which runs or must be repeated reads."""
         for reader in self.streams:
             for name, source in reader.sources.items():
-                reads = isinstance(source, StreamTable) and (source.stream, MAIN_SINK) == (
-                    stream.name,
-                    sink,
-                )
-                reads |= isinstance(source, DeltaSource) and source.path.rstrip("/") == str(path)
-                if source.streaming or not reads:
+                if source.streaming or connector_of(source).table(source, self.lake) != path:
                     continue
                 records = StreamRecords(self.lake, reader.name)
                 pins = records.pins()

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidemill.definitions.source import StreamTable
 from tidemill.operations.core.change import Change
 from tidemill.operations.quarantine.validation import Verdict
 from tidemill.text.plurals import pluralize
@@ -98,7 +97,7 @@ def effects_of(stream: "Stream", verdict: Verdict, readers: "Sequence[Stream]") 
         (reader.name, source.watermark.column)
         for reader in (readers if verdict.passed else ())
         for source in reader.sources.values()
-        if isinstance(source, StreamTable) and source.stream == stream.name and source.watermark is not None
+        if source.upstream == stream.name and source.watermark is not None
     ]
     effects += [
         f"{name} reads the table with a watermark on {column!r}: of the moved rows it drops those that are behind it, "

@@ -33,8 +33,8 @@ from tidemill.text.plurals import pluralize
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from tidemill.connectors.span import SourceSpan
     from tidemill.definitions.stream import Stream
-    from tidemill.operations.replay.source_span import SourceSpan
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
     from tidemill.text.names import StreamName

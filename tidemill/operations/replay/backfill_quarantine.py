@@ -8,20 +8,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.connector import Reading
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.files.backlog import plain_path
+from tidemill.connectors.registry import resolved
 from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
-from tidemill.operations.replay.source_span import span_read
 from tidemill.run.spark.classic import local_checkpoint
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from tidemill.connectors.span import SourceSpan
     from tidemill.definitions.stream import Stream
     from tidemill.operations.replay.backfill_range import BackfillRange
-    from tidemill.operations.replay.source_span import SourceSpan
     from tidemill.records.stream_records import StreamRecords
+    from tidemill.target.target import Target
 
 _KEY, _NUMBER, _ID = "_key", "_number", "_id"
 _SAME = [_KEY, _NUMBER]
@@ -56,16 +58,23 @@ def sorted_quarantine(
     return kept.unionByName(_of_range(stream, span, refused, or_unknown=True)).drop(*_SAME)
 
 
-def divided(live: "DataFrame", staged: "StreamRecords") -> "tuple[DataFrame, DataFrame]":
+def divided(
+    live: "DataFrame", stream: "Stream", target: "Target", staged: "StreamRecords"
+) -> "tuple[DataFrame, DataFrame]":
     """Return the records in quarantine that came from what a backfill has read, and the others.
 
     Args:
         live: The records in quarantine.
+        stream: The stream, which ingests a feed.
+        target: The target.
         staged: The records of the backfill's stream, which has read a part of the feed.
     """
     tail = staged.snapshot().tail
     (offset,) = () if tail.committed_offsets is None else tail.committed_offsets.sources
-    condition = _came_from(live, span_read(Path(tail.path), offset))
+    (source,) = stream.sources.values()
+    connector, _ = resolved(source, target)
+    reading = Reading(target=target, name=offset.key, offset=offset, checkpoint=Path(tail.path))
+    condition = _came_from(live, connector.span_read(reading))
     return live.where(condition), live.where(~condition)
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from tidemill.definitions.source import StreamTable
 from tidemill.errors import TerminalError
 from tidemill.storage import delta_log
 from tidemill.text.names import sql_identifier
@@ -62,7 +61,7 @@ def whole_because(stream: "Stream") -> str | None:
     if stream.query.output_mode != "append":
         return "its rows are running totals, which depend on everything before them"
     for name, source in stream.sources.items():
-        if isinstance(source, StreamTable) and source.mode == "changes":
+        if source.upstream is not None and source.reads_changes:
             return f"its source {name!r} is a change data feed, whose past cannot be read again"
     return None
 

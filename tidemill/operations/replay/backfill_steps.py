@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.definitions.source import Source, StreamTable
+from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.operations.core.staging import Staging
 from tidemill.operations.core.steps import Step, session
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from tidemill.checkpoint import OffsetEntry
     from tidemill.connectors.source_record import Start
+    from tidemill.connectors.span import SourceSpan
     from tidemill.definitions.stream import Stream
-    from tidemill.operations.replay.source_span import SourceSpan
     from tidemill.target.target import Target
 
 KIND = "backfill"
@@ -56,13 +56,13 @@ def read_up_to(stream: "Stream", target: "Target", snapshot: Snapshot) -> "Offse
         snapshot: Its records.
     """
     committed = snapshot.tail.committed_offsets
-    sources = {} if snapshot.manifest is None else snapshot.manifest.active.sources
+    sources = snapshot.sources
     return None if committed is None else past_accepted_commits(stream, target.lake, committed, sources)
 
 
 def _start(source: Source, first_version: int | None) -> "Start | None":
     """Return how the staging stream begins to read a source."""
-    if not isinstance(source, StreamTable):
+    if source.upstream is None:
         return None
     return "snapshot" if first_version is None else "log"
 
@@ -187,7 +187,7 @@ class Backfilling(Staging):
                 staged = staged.withColumn("batch_id", batch_column(0, last)["batch_id"])
             kept = None
             if live is not None and self.operation.decided.get("parts"):  # records that were not read stay
-                live, kept = divided(live, self.staged)
+                live, kept = divided(live, self.stream, self.target, self.staged)
             content = sorted_quarantine(
                 self.stream, BackfillRange.decided(self.operation.decided), live, staged
             )

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.operations.edits.accept import accept_version
-from tidemill.records.ledger_line import commit_metadata
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.tables.guard import append_readings, refused_commits
 from tidemill.storage import delta_log
+from tidemill.storage.commit_metadata import commit_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,8 +43,8 @@ def follow_backfills(stream: "Stream", target: "Target", engine: "Engine", run_i
         return
     sources = snapshot.manifest.active.sources
     passed = [
-        (source.stream, commit.version)
-        for source, commit in refused_commits(stream, target.lake, snapshot.tail, sources)
+        (upstream, commit.version)
+        for upstream, commit in refused_commits(stream, target.lake, snapshot.tail, sources)
         if {"operation", "begin", "end"} <= commit_metadata(commit).keys()
     ]
     for upstream, version in passed:
@@ -70,14 +70,14 @@ def past_accepted_commits(
         records: The records of its sources, with the commits that are accepted.
     """
     ends: dict[str, int] = {}
-    for name, source in append_readings(stream).items():
+    for name, upstream in append_readings(stream).items():
         position = entry.source(name)
         offset = DeltaPosition.of(position)
         accepted = records[name].accepted_versions if name in records else ()
         if offset is None or offset.index >= 0 or offset.is_starting:
             continue
         version = offset.version
-        while (commit := delta_log.read_commit(lake.table(source.stream), version)) is not None:
+        while (commit := delta_log.read_commit(lake.table(upstream), version)) is not None:
             is_accepted = version in accepted
             if not is_accepted and (commit.adds_rows or commit.removes_rows):
                 break

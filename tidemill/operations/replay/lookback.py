@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.span import SourceSpan
 from tidemill.errors import TerminalError
 from tidemill.operations.replay.backfill_range import whole_because
-from tidemill.operations.replay.source_span import Period, SourceSpan, source_spans
+from tidemill.operations.replay.source_span import period_around, source_spans
 from tidemill.operations.replay.unread_rows import check_unread
 from tidemill.sinks.delta_append import DeltaAppend
 from tidemill.text.durations import format_duration, parse_duration
@@ -60,7 +61,7 @@ class Lookback:
                 stream=self.stream.name,
                 fix="declare backfill_by= with a date or timestamp column; or declare no lookback.",
             )
-        period = Period.around(self.span, self.length)
+        period = period_around(self.span, self.length)
         checkpoint = self.records.snapshot().checkpoint
         return source_spans(self.stream, self.target, checkpoint, entry, period)
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.binding import kafka_of
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.files.backlog import plain_path
+from tidemill.connectors.registry import resolved
 from tidemill.definitions.columns import ORIGIN
 from tidemill.storage.dataset import dataset_of
 from tidemill.text.plurals import pluralize
@@ -53,7 +53,8 @@ def lost_origins(
         if topic is not None:
             first[(topic, partition)] = min(offset, first.get((topic, partition), offset))
     if first:
-        begins = _begins(stream, target)
+        connector, bound = resolved(feed, target)
+        begins = connector.first_offsets(bound, target)
         lost += [
             f"Messages {offset} to {begins[partition] - 1} of {partition[0]}-{partition[1]} are missing."
             for partition, offset in sorted(first.items())
@@ -81,16 +82,3 @@ def in_range(table: "DeltaTable", span: "BackfillRange") -> "pc.Expression":
     kind = dataset_of(table).schema.field(span.column).type
     begin, end = (pa.scalar(value).cast(kind) for value in (span.begin, span.end))
     return (pc.field(span.column) >= begin) & (pc.field(span.column) < end)
-
-
-def _begins(stream: "Stream", target: "Target") -> dict[tuple[str, int], int]:
-    # librdkafka is loaded only where a topic is read.
-    from tidemill.connectors.kafka.backlog import partitions_of, topics_of
-    from tidemill.connectors.kafka.client import client_of
-
-    (source,) = stream.sources.values()
-    kafka, cluster = kafka_of(source, target)
-    client = client_of(cluster)
-    partitions = partitions_of(kafka, topics_of(kafka, client, cluster) or {}, cluster)
-    begins, _ = client.offsets(partitions, committed=False)
-    return dict(begins)

@@ -18,7 +18,7 @@ from tidemill.connectors.files.backlog import logged_files
 from tidemill.connectors.files.position import FilePosition
 
 if TYPE_CHECKING:
-    from tidemill.operations.replay.source_span import SourceSpan
+    from tidemill.connectors.span import SourceSpan
     from tidemill.records.stream_records import StreamRecords
 
 
@@ -42,7 +42,7 @@ def plan_first_batch(
     writer.begin(query_id)
     for name, span in spans.items():
         if span.begins is not None:
-            from tidemill.operations.replay.topic_span import offsets_json  # which loads librdkafka
+            from tidemill.connectors.kafka.span import offsets_json  # which loads librdkafka
 
             writer.write_initial_offsets(name, offsets_json(span.begins))
     ends = dict(_ends(writer, checkpoint, like, entry, spans))

@@ -1,24 +1,19 @@
 """What the sources of a stream no longer have, of what the stream has read: found before anything is written."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.binding import kafka_of
+from tidemill.connectors.connector import Reading
 from tidemill.connectors.delta.position import DeltaPosition
-from tidemill.connectors.files.backlog import logged_files, plain_path
-from tidemill.connectors.files.position import FilePosition
-from tidemill.connectors.kafka.position import TopicPosition
+from tidemill.connectors.registry import resolved
 from tidemill.operations.generations.table_versions import missing_files as missing_in_version
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
-    from tidemill.checkpoint import SourceFile
-    from tidemill.definitions.source import Source
+    from tidemill.connectors.span import SourceSpan
     from tidemill.definitions.stream import Stream
-    from tidemill.operations.replay.source_span import SourceSpan
     from tidemill.records.stream_records import Snapshot
     from tidemill.target.target import Target
 
@@ -77,22 +72,6 @@ def removed_versions(
     return tuple(sentences)
 
 
-def missing_files(source: "Source", files: "Iterable[SourceFile]") -> tuple[str, ...]:
-    """Return the sentence that files of a source are missing; none where none is.
-
-    Args:
-        source: The source.
-        files: Files that it has read.
-    """
-    paths = {plain_path(file.path) for file in files}
-    missing = sorted(path for path in paths if not Path(path).exists())
-    if not missing:
-        return ()
-    named = ", ".join(Path(path).name for path in missing[:_MOST_NAMED])
-    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-    return (f"{pluralize(len(missing), 'file')} of {source.describe()} are missing: {named}{more}.",)
-
-
 def _sentences(
     stream: "Stream", target: "Target", snapshot: "Snapshot", spans: "Mapping[str, SourceSpan]"
 ) -> Iterator[str]:
@@ -103,23 +82,7 @@ def _sentences(
             continue
         if name in spans and spans[name].is_part:
             yield from spans[name].missing
-        elif FilePosition.of(offset) is not None:
-            yield from missing_files(source, logged_files(snapshot.checkpoint, name))
-        elif (position := TopicPosition.of(offset)) is not None:
-            yield from _removed_messages(source, target, position)
-
-
-def _removed_messages(source: "Source", target: "Target", position: TopicPosition) -> Iterator[str]:
-    """Yield the partitions whose first messages are missing."""
-    # librdkafka is loaded only where a topic is read.
-    from tidemill.connectors.kafka.backlog import partitions_of, topics_of
-    from tidemill.connectors.kafka.client import client_of
-
-    kafka, cluster = kafka_of(source, target)
-    client = client_of(cluster)
-    partitions = partitions_of(kafka, topics_of(kafka, client, cluster) or {}, cluster)
-    begins, _ = client.offsets(partitions, committed=False)
-    for (topic, number), at in position.by_partition.items():
-        begin = begins.get((topic, number), at)
-        if begin > 0 and at > 0:
-            yield f"Messages 0 to {min(begin, at) - 1} of {topic}-{number} are missing."
+        else:
+            connector, bound = resolved(source, target)
+            reading = Reading(target=target, name=name, offset=offset, checkpoint=snapshot.checkpoint)
+            yield from connector.missing(bound, reading)

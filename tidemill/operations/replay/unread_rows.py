@@ -20,9 +20,9 @@ from tidemill.text.plurals import pluralize
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidemill.connectors.span import SourceSpan
     from tidemill.definitions.stream import Stream
     from tidemill.operations.replay.backfill_range import BackfillRange
-    from tidemill.operations.replay.source_span import SourceSpan
 
 _MOST_NAMED = 3
 

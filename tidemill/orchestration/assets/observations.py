@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from dagster import AssetKey, AssetObservation
 
 from tidemill.connectors.amount import amount_of
-from tidemill.connectors.feed import Feed
 from tidemill.text.digest import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidemill.connectors.backlog import Backlog
+    from tidemill.definitions.source import Source
     from tidemill.run.decide.tick import Decision
 
 DATA_VERSION = "dagster/data_version"
@@ -29,14 +29,14 @@ class FeedState:
         backlog: What that stream has not read.
     """
 
-    source: Feed
+    source: "Source"
     reader: str
     backlog: "Backlog"
 
     @property
     def feed(self) -> str:
         """The feed's name."""
-        return self.source.name
+        return str(self.source.feed_name)
 
     @property
     def version(self) -> str:
@@ -70,8 +70,8 @@ def feed_states(decisions: "Iterable[Decision]") -> list[FeedState]:
     for decision in decisions:
         for name, backlog in decision.backlog.items():
             source = decision.stream.sources[name]
-            if isinstance(source, Feed) and backlog.head:
-                states[source.name] = FeedState(
+            if source.feed_name is not None and backlog.head:
+                states[source.feed_name] = FeedState(
                     source=source, reader=str(decision.stream.name), backlog=backlog
                 )
     return list(states.values())

@@ -1,24 +1,18 @@
 """How streams, and the external data that they read, become Dagster assets."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dagster import AssetKey, AssetSpec
 
-from tidemill.connectors.delta.source import DeltaSource
-from tidemill.connectors.feed import Feed
-from tidemill.connectors.files.source import FileSource
-from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.external import ExternalData
+from tidemill.connectors.registry import connector_of
 from tidemill.definitions.code_version import code_version
-from tidemill.definitions.source import StreamTable
 from tidemill.definitions.stream import Stream
-from tidemill.errors import ConfigurationError
-from tidemill.orchestration.assets.asset_keys import folder_key, other_key, pattern_key, topic_key
 from tidemill.orchestration.assets.code_reference import code_reference
 from tidemill.orchestration.assets.metadata import definition_metadata
-from tidemill.target.target import TopicBinding
 
 if TYPE_CHECKING:
     from tidemill.definitions.pipeline import Pipeline
@@ -29,7 +23,6 @@ if TYPE_CHECKING:
 
 EXTERNAL_GROUP = "sources"
 _THREADS = 8
-SOURCE = "tidemill/source"
 INPUTS = "tidemill/inputs"
 """The metadata entry with the keys of the assets that a stream reads, by the name of its source."""
 STREAM = "tidemill/stream"
@@ -56,25 +49,6 @@ class StreamData:
     kinds: frozenset[str] = frozenset()
     target: "Target | None" = None
     table: "Metadata" = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExternalData:
-    """What streams read and no stream of the pipeline writes.
-
-    Attributes:
-        path: The parts of its asset key, valid in Dagster whatever the original is (`asset_keys.py`):
-            `("feed", "ad-clicks")`, `("kafka", <cluster>, <topic>)`, `("kafka", <cluster>, "pattern", ...)`,
-            `("files", <folders> ...)`, `("delta", <folders> ...)`.
-        kind: `kafka`, `file` or `deltalake`; None where only the target decides and there is none.
-        description: A short description.
-        metadata: Further facts; `tidemill/source` is the topic, pattern or path as it was declared.
-    """
-
-    path: tuple[str, ...]
-    kind: str | None = None
-    description: str = ""
-    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 class StreamTranslator:
@@ -171,11 +145,12 @@ def _sources(
     sources: dict[str, tuple[AssetKey, ...]] = {}
     kinds: set[str] = set()
     for name, source in stream.sources.items():
-        if isinstance(source, StreamTable):
-            own = specs.get(source.stream)
-            sources[name] = (_key_elsewhere(source, translator, target) if own is None else own.key,)
+        if (upstream := source.upstream) is not None:
+            own = specs.get(upstream)
+            key = _key_elsewhere(source, upstream, translator, target) if own is None else own.key
+            sources[name] = (key,)
             continue
-        external = list(external_data(source, target))
+        external = list(connector_of(source).external(source, target))
         sources[name] = tuple(translator.get_asset_spec(data).key for data in external)
         kinds |= {data.kind for data in external if data.kind}
     return sources, frozenset(kinds)
@@ -189,11 +164,14 @@ def stream_keys(
     return {name: spec.key for name, spec in specs.items()}
 
 
-def _key_elsewhere(reading: StreamTable, translator: StreamTranslator, target: "Target | None") -> AssetKey:
+def _key_elsewhere(
+    source: "Source", upstream: "StreamName", translator: StreamTranslator, target: "Target | None"
+) -> AssetKey:
     """Return the key of a stream of another pipeline."""
-    if not isinstance(reading.definition, Stream):
-        return AssetKey([reading.stream.pipeline, reading.stream.stream])
-    return translator.get_asset_spec(StreamData(stream=reading.definition, target=target)).key
+    definition = getattr(source, "definition", None)
+    if not isinstance(definition, Stream):
+        return AssetKey([upstream.pipeline, upstream.stream])
+    return translator.get_asset_spec(StreamData(stream=definition, target=target)).key
 
 
 def external_assets(
@@ -215,7 +193,7 @@ def external_assets(
         for stream in pipeline:
             for source in stream.sources.values():
                 if source.upstream is None:
-                    for data in external_data(source, target):
+                    for data in connector_of(source).external(source, target):
                         spec = translator.get_asset_spec(data)
                         specs[spec.key] = spec
     return list(specs.values())
@@ -223,67 +201,4 @@ def external_assets(
 
 def external_key(source: "Source", translator: StreamTranslator, target: "Target | None") -> AssetKey:
     """Return the asset key of a source that is one asset, such as a feed."""
-    return translator.get_asset_spec(next(external_data(source, target))).key
-
-
-def external_data(source: "Source", target: "Target | None") -> "Iterator[ExternalData]":
-    """Yield what a source reads, topic by topic; nothing for the table of another stream."""
-    match source:
-        case StreamTable():
-            return
-        case Feed():
-            yield _feed(source, target)
-        case KafkaSource():
-            yield from _topics(source)
-        case FileSource():
-            yield ExternalData(
-                path=folder_key("files", source.path),
-                kind="file",
-                description=f"{source.describe()}.",
-                metadata={SOURCE: source.path},
-            )
-        case DeltaSource():
-            yield ExternalData(
-                path=folder_key("delta", source.path),
-                kind="deltalake",
-                description=f"Delta table {source.path}.",
-                metadata={SOURCE: source.path},
-            )
-        case _:
-            description = source.describe()
-            yield ExternalData(
-                path=other_key(description), description=description, metadata={SOURCE: description}
-            )
-
-
-def _topics(source: KafkaSource) -> "Iterator[ExternalData]":
-    if source.subscribe_pattern is not None:
-        yield ExternalData(
-            path=pattern_key(source.cluster, source.subscribe_pattern),
-            kind="kafka",
-            description=f"Kafka topics that match {source.subscribe_pattern} on {source.cluster}.",
-            metadata={SOURCE: source.subscribe_pattern},
-        )
-    for topic in source.subscribe or source.assign:
-        yield ExternalData(
-            path=topic_key(source.cluster, topic),
-            kind="kafka",
-            description=f"Kafka topic {topic} on {source.cluster}.",
-            metadata={SOURCE: topic},
-        )
-
-
-def _feed(feed: Feed, target: "Target | None") -> ExternalData:
-    kind, metadata = None, {}
-    if target is not None:
-        try:
-            binding = target.binding(feed.name)
-        except ConfigurationError:
-            # A target may bind the feeds of some pipelines only; a run of this stream reports what is missing.
-            pass
-        else:
-            kind = "kafka" if isinstance(binding, TopicBinding) else "file"
-            metadata = {"tidemill/binding": str(binding)}
-    return ExternalData(
-        path=("feed", feed.name), kind=kind, description=f"Feed {feed.name}.", metadata=metadata
-    )
+    return translator.get_asset_spec(next(connector_of(source).external(source, target))).key

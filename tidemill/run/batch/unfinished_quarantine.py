@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from tidemill.connectors.feed import feed_of
 from tidemill.errors import TerminalError
 from tidemill.records.batch_counts import BatchCounts
-from tidemill.records.ledger_line import commit_metadata
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.counted import numbers
 from tidemill.run.batch.quarantine import has_quarantined, quarantine, record_counts
 from tidemill.run.batch.validation_rules import ValidationRules, rules_of, with_rules
 from tidemill.storage import delta_log
+from tidemill.storage.commit_metadata import commit_metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.backlog import Backlog
-from tidemill.connectors.backlogs import backlog_of
+from tidemill.connectors.connector import Reading
+from tidemill.connectors.registry import backlog_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.options import pinned_differences
 from tidemill.records.manifest import Manifest, first_manifest
@@ -102,25 +103,27 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
     check(stream, snapshot)
     source_records.check_names(stream, snapshot)
     bound = source_records.bindings(stream, target)
-    source_records.check_bindings(stream, snapshot, bound)
+    source_records.check_bindings(stream, target, snapshot, bound)
     offsets = snapshot.tail.latest_offset
     recorded = source_records.recorded_sources(snapshot)
     backlog = {
-        source_name: backlog_of(
+        name: backlog_of(
             source,
-            None if offsets is None else offsets.source(source_name),
-            checkpoint=snapshot.checkpoint,
-            name=source_name,
-            target=target,
-            record=recorded[source_name],
+            Reading(
+                target=target,
+                name=name,
+                offset=None if offsets is None else offsets.source(name),
+                checkpoint=snapshot.checkpoint,
+                record=recorded[name],
+            ),
         )
-        for source_name, source in source_records.streaming_sources(stream).items()
+        for name, source in source_records.streaming_sources(stream).items()
     }
     check_read_commits(stream, target.lake, recorded)  # after the backlog, which recognizes another table
     return Plan(
         stream=stream,
         snapshot=snapshot,
         manifest=snapshot.manifest or first_manifest({}),
-        sources=source_records.updated_sources(stream, snapshot, bound),
+        sources=source_records.updated_sources(stream, target, snapshot, bound),
         backlog=backlog,
     )

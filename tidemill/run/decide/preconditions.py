@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import has_checkpoint
 from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, verify
-from tidemill.connectors.positions import recognize
+from tidemill.connectors.positions import recognizer
 from tidemill.errors import CheckpointError, TerminalError
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import unfinished_error
@@ -127,7 +127,7 @@ def _check_checkpoint(stream: "Stream", snapshot: Snapshot) -> None:
     verdict = verify(
         snapshot.checkpoint,
         level="quick",
-        recognize=recognize,
+        recognize=recognizer(snapshot.sources),
         sink_batch=None if table is None else table.newest_batch,
     )
     for finding in verdict.findings:

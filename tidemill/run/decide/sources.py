@@ -9,20 +9,18 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.binding import Binding, binding_of, difference
-from tidemill.connectors.delta.source import DeltaSource
-from tidemill.connectors.feed import Feed
-from tidemill.connectors.files.source import FileSource
-from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.binding import binding_of, difference
+from tidemill.connectors.connector import Binding
 from tidemill.connectors.positions import recognize
+from tidemill.connectors.registry import resolved
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.definitions.source import Source, StreamTable
+from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.records.stream_records import Snapshot
 from tidemill.target.target import Target
 
 if TYPE_CHECKING:
-    from tidemill.checkpoint import OffsetEntry
+    from tidemill.checkpoint import OffsetEntry, SourceOffset
     from tidemill.definitions.stream import Stream
 
 
@@ -73,11 +71,14 @@ def bindings(stream: "Stream", target: Target) -> dict[str, Binding]:
     return {name: binding for name, binding in bound if binding is not None}
 
 
-def check_bindings(stream: "Stream", snapshot: Snapshot, bound: Mapping[str, Binding]) -> None:
+def check_bindings(
+    stream: "Stream", target: Target, snapshot: Snapshot, bound: Mapping[str, Binding]
+) -> None:
     """Check that every source reads what its checkpoint continues.
 
     Args:
         stream: The stream.
+        target: The target.
         snapshot: Its records.
         bound: What its sources are bound to, by name.
 
@@ -90,11 +91,11 @@ def check_bindings(stream: "Stream", snapshot: Snapshot, bound: Mapping[str, Bin
         recorded, now = records[name].binding, bound.get(name)
         changed = None
         if recorded is not None and now is not None:
-            changed = difference(recorded, now, strict=strict(source))
+            changed = difference(recorded, now, source, target)
         offset = None if entry is None else entry.source(name)
         if changed is None and offset is not None and offset.raw is not None:
-            kinds, kind = _offset_kinds(source), recognize(offset).kind
-            if kinds and kind not in (*kinds, "unknown"):
+            kind = _other_kind(source, target, records[name], offset)
+            if kind is not None:
                 changed = f"is {source.describe()}, and its checkpoint has a position of the kind {kind!r}"
         if changed is None:
             continue
@@ -106,32 +107,22 @@ def check_bindings(stream: "Stream", snapshot: Snapshot, bound: Mapping[str, Bin
         raise TerminalError(f"its source {name!r} {changed}.", stream=stream.name, fix=fix)
 
 
-def strict(source: Source) -> bool:
-    """Return whether a topic that is no longer read is an error."""
-    options = source.options if isinstance(source, KafkaSource) else {}
-    return {key.lower(): value.lower() for key, value in options.items()}.get("failondataloss") != "false"
-
-
-def _offset_kinds(source: Source) -> tuple[str, ...]:
-    match source:
-        case Feed():
-            return ("file", "kafka")
-        case KafkaSource():
-            return ("kafka",)
-        case FileSource():
-            return ("file",)
-        case DeltaSource() | StreamTable():
-            return ("delta",)
-    return ()
+def _other_kind(source: Source, target: Target, record: SourceRecord, offset: "SourceOffset") -> str | None:
+    """Return the kind of source that wrote an offset; None where it is that of the source, or unknown."""
+    connector, bound = resolved(source, target)
+    if record.kind is not None:
+        return None if record.kind == bound.kind else record.kind
+    position = recognize(offset)
+    return None if position.kind == "unknown" or connector.parse(offset) is not None else position.kind
 
 
 def recorded_sources(snapshot: Snapshot) -> "_Records":
     """Return what the manifest records about sources; an empty record for a name that it does not have."""
-    return _Records({} if snapshot.manifest is None else snapshot.manifest.active.sources)
+    return _Records(snapshot.sources)
 
 
 def updated_sources(
-    stream: "Stream", snapshot: Snapshot, bound: Mapping[str, Binding]
+    stream: "Stream", target: Target, snapshot: Snapshot, bound: Mapping[str, Binding]
 ) -> dict[str, SourceRecord]:
     """Return the records of all sources that the active generation has had, as a run writes them.
 
@@ -142,10 +133,11 @@ def updated_sources(
     records = recorded_sources(snapshot)
     known = () if entry is None else tuple(offset.key for offset in entry.sources)
     declared = streaming_sources(stream)
-    for name in declared:
+    for name, source in declared.items():
         records[name] = replace(
             records[name],
             binding=bound.get(name, records[name].binding),
+            kind=resolved(source, target)[1].kind,
             stopped_at=None,
             accepted_as_new=records[name].accepted_as_new and name not in known,
         )

@@ -5,7 +5,7 @@ Spark keeps the absolute address of every file that a source has read, and reads
 
 from collections.abc import Mapping
 
-from tidemill.connectors.binding import relocation_of
+from tidemill.connectors.registry import connector_of_kind
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.records.stream_records import Snapshot
 
@@ -19,9 +19,12 @@ def follow(snapshot: Snapshot, sources: Mapping[str, SourceRecord]) -> None:
         snapshot: The stream's records; its lease is held.
         sources: The records of its sources, with the folders of this run.
     """
-    before = {} if snapshot.manifest is None else snapshot.manifest.active.sources
+    before = snapshot.sources
     writer = snapshot.writer("moved")
     for name, record in sources.items():
-        files = relocation_of(before.get(name, SourceRecord()).binding, record.binding)
-        if files is not None:
-            writer.change_source_log(name, files.address)
+        recorded = before.get(name, SourceRecord()).binding
+        if recorded is None or record.binding is None:
+            continue
+        address = connector_of_kind(recorded["kind"]).readdressed(recorded, record.binding)
+        if address is not None:
+            writer.change_source_log(name, address)

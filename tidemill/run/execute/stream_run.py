@@ -158,7 +158,7 @@ class StreamRun:
         check_edges(self.stream, lake, before, self._sources)
         check_unread_files(self.stream, lake, before, self._sources)
         if not planned_only:  # a backfill checks what it needs itself
-            check_planned_files(self.stream, self._snapshot, self._sources)
+            check_planned_files(self.stream, self.target, self._snapshot, self._sources)
         self._repair(spark, confs)
         if planned_only:
             return

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from tidemill.checkpoint import Tail
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.definitions.source import StreamTable
 from tidemill.errors import UpstreamChangeError
-from tidemill.records.ledger_line import commit_metadata
 from tidemill.run.tables.restores import restores_in
 from tidemill.storage import delta_log
+from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidemill.definitions.stream import Stream
+    from tidemill.text.names import StreamName
 
 
 def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]) -> None:
@@ -36,15 +36,15 @@ def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, 
     Raises:
         UpstreamChangeError: A commit removed or changed rows.
     """
-    for source, commit in refused_commits(stream, lake, tail, records):
-        edge = f"{source.stream}@{commit.version}"
+    for upstream, commit in refused_commits(stream, lake, tail, records):
+        edge = f"{upstream}@{commit.version}"
         metadata = commit_metadata(commit)
         again = f"compute it and its readers again: tidemill rebuild {quote(str(stream.name))} --downstream"
         if {"begin", "end"} <= metadata.keys():
             span = f"--from {quote(str(metadata['begin']))} --to {quote(str(metadata['end']))}"
             again = f"replay the same range: tidemill backfill {quote(str(stream.name))} {span} --downstream"
         raise UpstreamChangeError(
-            f"version {commit.version} of {source.stream} ({commit.operation}) removed or changed rows that this "
+            f"version {commit.version} of {upstream} ({commit.operation}) removed or changed rows that this "
             "stream may have read; its own table would keep the old ones.",
             stream=stream.name,
             fix=f"{again}; or keep what {stream.name} has, and skip that commit: tidemill accept "
@@ -54,27 +54,27 @@ def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, 
 
 def refused_commits(
     stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]
-) -> "Iterator[tuple[StreamTable, delta_log.Commit]]":
+) -> "Iterator[tuple[StreamName, delta_log.Commit]]":
     """Yield the unread commits of append-only edges that removed rows and are not accepted."""
-    for name, source in append_readings(stream).items():
+    for name, upstream in append_readings(stream).items():
         record = records.get(name, SourceRecord())
         position = None if tail.latest_offset is None else tail.latest_offset.source(name)
         offset = DeltaPosition.of(position)
         # A snapshot has no row that was removed before it.
         begin = 0 if record.start_version is None else record.start_version + 1
         first = begin if offset is None else offset.version
-        commits = list(delta_log.commits(lake.table(source.stream), first))
+        commits = list(delta_log.commits(lake.table(upstream), first))
         restores = restores_in(commits)  # a reader passes them by (run/rewound.py)
         for commit in commits:
             is_passed = any(restore.takes_back(commit.version) for restore in restores)
             if commit.removes_rows and not is_passed and commit.version not in record.accepted_versions:
-                yield source, commit
+                yield upstream, commit
 
 
-def append_readings(stream: "Stream") -> "dict[str, StreamTable]":
-    """Return the sources that read a stream's table as append-only, by name."""
+def append_readings(stream: "Stream") -> "dict[str, StreamName]":
+    """Return the streams whose tables are read as append-only, by the name of the source."""
     return {
-        name: source
+        name: source.upstream
         for name, source in stream.sources.items()
-        if isinstance(source, StreamTable) and source.mode == "append"
+        if source.upstream is not None and source.streaming and not source.reads_changes
     }

@@ -15,14 +15,12 @@ from urllib.parse import unquote
 
 from tidemill.connectors.connector import StartingPoint
 from tidemill.connectors.delta.position import DeltaPosition
-from tidemill.connectors.delta.source import DeltaSource
+from tidemill.connectors.registry import connector_of
 from tidemill.connectors.source_record import SourceRecord, Start
-from tidemill.definitions.source import StreamTable
 from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import Tail
-    from tidemill.definitions.source import ReadingMode
     from tidemill.definitions.stream import Stream
     from tidemill.storage.lake import Lake
 
@@ -46,9 +44,9 @@ def with_starts(
     for name, source in stream.sources.items():
         record = started.get(name, SourceRecord())
         planned = None if tail.latest_offset is None else tail.latest_offset.source(name)
-        if isinstance(source, StreamTable) and source.streaming and (planned is None or planned.raw is None):
-            table = lake.table(source.stream)
-            start: Start = "log" if reads_from_version_0(table, source.mode) else "snapshot"
+        if source.upstream is not None and source.streaming and (planned is None or planned.raw is None):
+            table = lake.table(source.upstream)
+            start: Start = "log" if reads_from_version_0(table, changes=source.reads_changes) else "snapshot"
             version = delta_log.latest_version(table) if start == "snapshot" else None
             started[name] = replace(record, start=start, start_version=version)
     return started
@@ -64,34 +62,33 @@ def starting_points(
     """
     points: dict[str, StartingPoint] = {}
     for name, source in stream.sources.items():
-        if not isinstance(source, StreamTable | DeltaSource) or not source.streaming:
+        table = connector_of(source).table(source, lake)
+        if table is None or not source.streaming:
             continue
         offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
         at = DeltaPosition.of(offset)
-        table = lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
         if at is not None:
             next_is_there = not at.is_starting and _commit_file(table, at.version).exists()
             points[name] = at.version if next_is_there else "begun"
         elif (first := records.get(name, SourceRecord()).first_version) is not None:
             points[name] = first
-        elif isinstance(source, StreamTable):
+        elif source.upstream is not None:
             points[name] = "snapshot" if records.get(name, SourceRecord()).start == "snapshot" else 0
         else:
             points[name] = "declared"
     return points
 
 
-def reads_from_version_0(table: Path, mode: "ReadingMode") -> bool:
+def reads_from_version_0(table: Path, *, changes: bool) -> bool:
     """Return whether a new reader can read every commit of a table from version 0 on.
 
     Args:
         table: The table's folder.
-        mode: `append` or `changes`.
+        changes: Whether the change data feed is read.
     """
     head = delta_log.latest_version(table)
     if head is None:
         return True  # a table that does not exist yet has no history
-    changes = mode == "changes"
     removed: set[str] = set()
     for version in range(head + 1):
         actions = delta_log.read_actions(table, version)

@@ -1,10 +1,8 @@
 """The versions of the tables that a run reads: they exist, and static readings are pinned to one."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.delta.source import DeltaSource
-from tidemill.definitions.source import StreamTable
+from tidemill.connectors.registry import connector_of
 from tidemill.errors import TerminalError
 from tidemill.storage import delta_log
 
@@ -21,14 +19,13 @@ def current_versions(stream: "Stream", lake: "Lake") -> dict[str, int]:
     """
     versions = {}
     for name, source in stream.sources.items():
-        if isinstance(source, StreamTable):
-            version = delta_log.latest_version(lake.table(source.stream))
-            fix = f"tidemill run +{stream.name}"
-        elif isinstance(source, DeltaSource):
-            version = delta_log.latest_version(Path(source.path))
-            fix = "correct the path, or create the table."
-        else:
+        table = connector_of(source).table(source, lake)
+        if table is None:
             continue
+        version = delta_log.latest_version(table)
+        fix = "correct the path, or create the table."
+        if source.upstream is not None:
+            fix = f"tidemill run +{stream.name}"
         if version is None:
             raise TerminalError(
                 f"it reads {source.describe()}, and that table does not exist yet.",

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.delta.position import DeltaPosition
-from tidemill.connectors.delta.source import DeltaSource
+from tidemill.connectors.registry import connector_of
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.definitions.source import StreamTable
 from tidemill.errors import DataLossError
 
 if TYPE_CHECKING:
@@ -73,10 +72,9 @@ def with_read_commits(
 
 def _tables(stream: "Stream", lake: "Lake") -> Iterator[tuple[str, Path]]:
     for name, source in stream.sources.items():
-        if isinstance(source, StreamTable) and source.streaming:
-            yield name, lake.table(source.stream)
-        elif isinstance(source, DeltaSource) and source.streaming:
-            yield name, Path(source.path)
+        table = connector_of(source).table(source, lake)
+        if table is not None and source.streaming:
+            yield name, table
 
 
 def _checksum(table: Path, version: int) -> str | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidemill.records.ledger_line import commit_metadata
+from tidemill.storage.commit_metadata import commit_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -58,12 +58,12 @@ def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> I
         UpstreamChangeError: The reader has read rows that were taken back.
     """
     entry = tail.latest_offset
-    for name, source in append_readings(stream).items():
+    for name, upstream in append_readings(stream).items():
         offset = None if entry is None else entry.source(name)
         at = DeltaPosition.of(offset)
         if at is None or offset is None or offset.raw is None:
             continue
-        restores = restores_in(delta_log.commits(lake.table(source.stream), at.version))
+        restores = restores_in(delta_log.commits(lake.table(upstream), at.version))
         if not restores:
             continue
         first = restores[0]
@@ -72,7 +72,7 @@ def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> I
             batch = _batch_before(checkpoint, name, first.restored + 1)
             again = f"tidemill rewind {stream.name} --to-batch {batch}"
             raise UpstreamChangeError(
-                f"{source.stream} was rewound (version {first.version} of its table restored version "
+                f"{upstream} was rewound (version {first.version} of its table restored version "
                 f"{first.restored}), and this stream has read rows that were taken back.",
                 stream=stream.name,
                 fix=again if batch is not None else f"tidemill rebuild {stream.name}",

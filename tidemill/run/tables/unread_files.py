@@ -11,7 +11,6 @@ from urllib.parse import unquote
 from tidemill.connectors.delta.backlog import merged_no_row
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.definitions.source import StreamTable
 from tidemill.errors import DataLossError
 from tidemill.storage import delta_log
 
@@ -30,7 +29,7 @@ def check_unread_files(
         DataLossError: A file is missing.
     """
     for name, source in stream.sources.items():
-        if not isinstance(source, StreamTable) or not source.streaming:
+        if source.upstream is None or not source.streaming:
             continue
         offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
         at = DeltaPosition.of(offset)
@@ -40,16 +39,16 @@ def check_unread_files(
         first, index = (record.first_version or 0, -1) if at is None else (at.version, at.index)
         if at is not None and at.is_starting:
             first, index = at.version + 1, -1
-        table = lake.table(source.stream)
-        for version, path in _unread(table, first, index, changes=source.mode == "changes"):
+        table = lake.table(source.upstream)
+        for version, path in _unread(table, first, index, changes=source.reads_changes):
             if not (table / unquote(path)).exists():
                 raise DataLossError(
-                    f"version {version} of {source.stream} has the file {path}, which was removed before this "
+                    f"version {version} of {source.upstream} has the file {path}, which was removed before this "
                     "stream read it: VACUUM was faster than this stream.",
                     stream=stream.name,
                     lost=f"The changes of version {version} can no longer be read one by one; what "
-                    f"{source.stream} has now can.",
-                    fix=f"let VACUUM of {source.stream} keep files for longer than its readers wait; and compute "
+                    f"{source.upstream} has now can.",
+                    fix=f"let VACUUM of {source.upstream} keep files for longer than its readers wait; and compute "
                     f"the stream and its readers again: tidemill rebuild {stream.name} --downstream",
                 )
 

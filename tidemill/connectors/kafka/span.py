@@ -1,52 +1,43 @@
-"""The messages of topics that a backfill with a lookback reads: by their timestamps, which the broker looks up."""
+"""The messages of topics that are read again: by their timestamps, which the broker looks up."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.binding import kafka_of
-from tidemill.connectors.kafka.backlog import initial_offsets
+from tidemill.connectors.connector import Reading
+from tidemill.connectors.kafka.backlog import initial_offsets, offsets_now
 from tidemill.connectors.kafka.client import client_of
 from tidemill.connectors.kafka.position import TopicPosition
-from tidemill.operations.replay.source_span import Period, SourceSpan
+from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.span import Offsets, Period, SourceSpan
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
-    from tidemill.checkpoint import SourceOffset
     from tidemill.connectors.kafka.client import Partition
-    from tidemill.definitions.source import Source
-    from tidemill.operations.replay.source_span import Offsets
-    from tidemill.target.target import Target
 
 _MOST_NAMED = 5
 
 
-def topic_span(
-    source: "Source", target: "Target", checkpoint: Path, offset: "SourceOffset", period: Period
-) -> SourceSpan:
+def topic_span(source: KafkaSource, reading: Reading, period: Period) -> SourceSpan:
     """Return what is read of the topics of a source.
 
     Args:
         source: The source.
-        target: The target.
-        checkpoint: The checkpoint of its stream.
-        offset: The offset up to which the stream has read.
+        reading: How far the stream has read it.
         period: The time of what is read.
 
     Raises:
         TransientError: The cluster does not answer.
         TerminalError: It refuses this user.
     """
-    _, cluster = kafka_of(source, target)
-    client = client_of(cluster)
-    position = TopicPosition.of(offset)
+    client = client_of(source.cluster_in(reading.target))
+    position = TopicPosition.of(reading.offset)
     read = {} if position is None else position.by_partition
     topics = client.topics({topic for topic, _ in read})
     present = [
         (topic, number) for topic, number in read if topic in topics and number < topics[topic].partitions
     ]
     firsts, heads = client.offsets(present, committed=False)
-    initial = initial_offsets(checkpoint, offset.key)
+    initial = initial_offsets(reading.checkpoint, reading.name)
     return messages_span(
         read=read,
         started={} if initial is None else initial.by_partition,
@@ -59,12 +50,12 @@ def topic_span(
 
 def messages_span(
     *,
-    read: "Offsets",
-    started: "Offsets",
-    firsts: "Offsets",
-    heads: "Offsets",
-    begins: "Offsets",
-    ends: "Offsets",
+    read: Offsets,
+    started: Offsets,
+    firsts: Offsets,
+    heads: Offsets,
+    begins: Offsets,
+    ends: Offsets,
 ) -> SourceSpan:
     """Return what is read of topics.
 
@@ -104,7 +95,31 @@ def messages_span(
     )
 
 
-def offsets_json(offsets: "Offsets") -> str:
+def span_read(reading: Reading) -> SourceSpan:
+    """Return what a checkpoint has read of topics."""
+    initial, read = initial_offsets(reading.checkpoint, reading.name), TopicPosition.of(reading.offset)
+    return SourceSpan(
+        reads="messages",
+        begins={} if initial is None else initial.by_partition,
+        ends={} if read is None else read.by_partition,
+        end=None if reading.offset is None else reading.offset.raw,
+    )
+
+
+def removed_messages(source: KafkaSource, reading: Reading) -> tuple[str, ...]:
+    """Return the partitions whose first messages are missing, a sentence each."""
+    position = TopicPosition.of(reading.offset)
+    begins, _ = offsets_now(source, reading.target)
+    read = {} if position is None else position.by_partition
+    firsts = {partition: min(begins.get(partition, at), at) for partition, at in read.items()}
+    return tuple(
+        f"Messages 0 to {first - 1} of {topic}-{number} are missing."
+        for (topic, number), first in firsts.items()
+        if first > 0
+    )
+
+
+def offsets_json(offsets: Offsets) -> str:
     """Return offsets as Spark writes them."""
     by_topic: dict[str, dict[str, int]] = {}
     for (topic, number), at in sorted(offsets.items()):
@@ -112,7 +127,7 @@ def offsets_json(offsets: "Offsets") -> str:
     return json.dumps(by_topic, separators=(",", ":"))
 
 
-def _described(begins: "Offsets", ends: "Offsets") -> str:
+def _described(begins: Offsets, ends: Offsets) -> str:
     ranges = [
         f"{begin:,} to {ends[partition] - 1:,} of {partition[0]}-{partition[1]}"
         for partition, begin in begins.items()

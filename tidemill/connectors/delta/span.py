@@ -1,4 +1,4 @@
-"""The versions of a table that a backfill with a lookback reads: by the times of their commits.
+"""The versions of a table that are read again: by the times of their commits.
 
 The log has rows as they were written. Where a commit has removed or changed rows since, or where an operation such as
 a backfill has written rows of an earlier time, the versions one by one are not what the table has: then everything is
@@ -12,38 +12,39 @@ from urllib.parse import unquote
 
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.source import DeltaSource
+from tidemill.connectors.span import Period, SourceSpan
 from tidemill.definitions.source import StreamTable
-from tidemill.operations.replay.source_span import Period, SourceSpan
-from tidemill.records.ledger_line import commit_metadata
 from tidemill.storage import delta_log
+from tidemill.storage.commit_metadata import commit_metadata
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import SourceOffset
-    from tidemill.definitions.source import Source
-    from tidemill.target.target import Target
+    from tidemill.storage.lake import Lake
 
 _STARTING = ("startingversion", "startingtimestamp")
 
 
-def table_span(source: "Source", target: "Target", offset: "SourceOffset", period: Period) -> SourceSpan:
+def table_span(
+    source: DeltaSource | StreamTable, lake: "Lake", offset: "SourceOffset", period: Period
+) -> SourceSpan:
     """Return what is read of a table.
 
     Args:
         source: The source.
-        target: The target.
+        lake: The lake.
         offset: The offset up to which the stream has read.
         period: The time of what is read.
     """
     name = str(source.upstream) if isinstance(source, StreamTable) else source.describe()
     at = DeltaPosition.of(offset)
-    if not isinstance(source, DeltaSource | StreamTable) or at is None or offset.raw is None:
+    if at is None or offset.raw is None:
         return SourceSpan(reads=f"all of {name}")
     if source.mode != "append":
         return SourceSpan(reads=f"all of {name}, because its changes are read")
     options = source.options if isinstance(source, DeltaSource) else {}
     if at.is_starting or any(key.lower() in _STARTING for key in options):
         return SourceSpan(reads=f"all of {name}, because the stream begins within it")
-    table = target.lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
+    table = lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
     newest = at.version - (at.index < 0)
     versions = [version for version in delta_log.versions_in(table) if version <= newest]
     commits = [commit for version in versions if (commit := delta_log.read_commit(table, version))]
