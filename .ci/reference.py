@@ -72,7 +72,13 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
         ),
     },
     "Sinks": {
-        "tidemill": (Entry("DeltaAppend"), Entry("DeltaMerge"), Entry("DeltaOverwrite")),
+        "tidemill": (
+            Entry("DeltaAppend"),
+            Entry("DeltaMerge"),
+            Entry("DeltaOverwrite"),
+            Entry("BatchSink"),
+            Entry("BatchIdentity", created=False),
+        ),
     },
     "Targets": {
         "tidemill.target.target": (

@@ -20,11 +20,11 @@ class Failing(DeltaAppend):
     def identity(self):
         return DeltaAppend().identity
 
-    def write(self, rows, table, transaction, metadata):
+    def commit(self, rows, table, transaction, metadata):
         has_failed = table.with_name(f"{table.name}.{self.mark}")
         fails = not has_failed.exists()
         if self.when == "after" or not fails:
-            super().write(rows, table, transaction, metadata)
+            super().commit(rows, table, transaction, metadata)
         if fails:
             has_failed.touch()
             raise RuntimeError(PURPOSE)

@@ -14,13 +14,17 @@ from tidemill.definitions.expectations import Expect
 from tidemill.definitions.options import QueryOptions
 from tidemill.definitions.pipeline import Pipeline
 from tidemill.definitions.run_when import RunWhen
+from tidemill.definitions.sink import BatchIdentity
 from tidemill.definitions.stream import Stream
+from tidemill.sinks.batch_sink import BatchSink
 from tidemill.sinks.delta_append import DeltaAppend
 from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.sinks.delta_overwrite import DeltaOverwrite
 
 __all__ = [
     "BackfillBy",
+    "BatchIdentity",
+    "BatchSink",
     "Checks",
     "Csv",
     "DeltaAppend",

@@ -37,7 +37,12 @@ def test_each_stream_with_what_it_reads_and_writes(shop):
             }
         ],
         "sinks": [
-            {"name": "main", "kind": "DeltaAppend", "table": str(shop.root / "lake/tables/shop/orders")}
+            {
+                "name": "main",
+                "kind": "DeltaAppend",
+                "delivery": "exactly once",
+                "table": str(shop.root / "lake/tables/shop/orders"),
+            }
         ],
         "owners": ["team:shop"],
         "tags": {},

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
+from tests.recorded import recording
 from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, Feed, Json, Pipeline, QueryOptions
 
 ORDER = "order_id STRING, customer STRING, amount BIGINT, at TIMESTAMP"
@@ -60,6 +61,18 @@ def _ingest(pipeline: Pipeline, *, changed: bool) -> None:
     )
     def owners(events):
         return events
+
+    # What a function is given is recorded in a file: alone, and next to a table.
+    calls = Path(os.environ.get("TEST_CALLS", "."))
+    for name, tables in {"sent": (), "noted": (DeltaAppend(),)}.items():
+
+        @pipeline.stream(
+            name=name,
+            source=Feed(name, format=Json(ORDER)),
+            sink=[recording(calls / name, "order_id"), *tables],
+        )
+        def given(events):
+            return events
 
     @pipeline.stream(source=Feed("names", format=Json(NAME)), sink=DeltaAppend())
     def names(events):

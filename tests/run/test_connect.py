@@ -9,11 +9,12 @@ from pipelines.ads import ads
 from tests.connect_server import HOME, connect_server
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.tables import ALL, assert_equal, tables
+from tests.recorded import calls
 from tests.small import SMALL
 from tidemill.operations import code_changes
 from tidemill.storage.lake import Lake
 from tidemill.target.spark_settings import SparkSettings
-from tidemill.testing import Scratch
+from tidemill.testing import Scratch, multiset
 
 pytestmark = pytest.mark.timeout(560)
 
@@ -35,6 +36,8 @@ import sys
 from pathlib import Path
 from pipelines.ads import ads
 from pipelines.ads.generate import generate
+from tests.recorded import recording
+from tidemill import Feed, Json, Pipeline
 from tidemill.storage.lake import Lake
 from tidemill.run.spark.classic import local_checkpoint
 from tidemill.testing import Scratch
@@ -52,6 +55,9 @@ for last in (False, False, True):
         break
     # Spark gives a Python worker 10 s to connect, which a busy machine can need; the next run continues.
     assert not last and all("connect back" in str(error) for error in errors), errors
+feed = Feed("sales", format=Json("id STRING"))
+sales = Pipeline("shop").stream(source=feed, sink=recording(folder / "calls", "id"), name="sales")
+scratch.run(sales(lambda sales: sales), [[{"id": "a"}, {"id": "b"}]])
 _, second = engine.new(), engine.new()
 rows = local_checkpoint(second.range(3))
 assert (rows.sparkSession is second, rows.count()) == (True, 3)
@@ -71,6 +77,9 @@ def test_ads_on_a_connect_server(remote, tmp_path, engine, streams):
     subprocess.run([sys.executable, "-c", RUN, remote, str(tmp_path), *streams], check=True, timeout=500)
     scratch = Scratch(lake=Lake.at(tmp_path / "lake"), landing=tmp_path / "landing", engine=engine)
     assert_equal(tables(scratch, streams), oracle.expected(scratch.landing))
+    # The function of a batch sink runs on the server.
+    [call] = calls(tmp_path / "calls")
+    assert (call.stream, call.batch_id, call.rows) == ("shop/sales", 0, multiset([("a",), ("b",)]))
     # Both print the same plans, so a stream can move between them.
     changes = list(code_changes([ads[name] for name in streams], scratch.target, engine))
     assert [(change.stream, change.error, change.differences) for change in changes] == [

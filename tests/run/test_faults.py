@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from tests.recorded import calls
 from tests.run.fault_oracle import (
     BAD,
     ORDERS,
@@ -101,6 +103,10 @@ def batches(scratch, stream):
     return max(offset_batches(checkpoint), default=-1), max(commit_batches(checkpoint), default=-1)
 
 
+def calls_of(stream):
+    return calls(Path(os.environ["TEST_CALLS"]) / stream)
+
+
 def version_of(scratch, stream):
     return latest_version(scratch.lake.table(shop()[stream].name))
 
@@ -140,6 +146,8 @@ AT = {
     "payments": "after-quarantine",
     "owners": "after-sink",
     "totals": "after-sink",
+    "sent": "between-sinks",
+    "noted": "after-sink",
     "copied": "before-ledger",
 }
 
@@ -148,6 +156,7 @@ AT = {
 def killed(engine, tmp_path_factory):
     """A lake whose streams were killed in their second run, all in the same instant, each at its point."""
     folder = tmp_path_factory.mktemp("killed")
+    os.environ["TEST_CALLS"] = str(folder)
     scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
     made = shop()
     first = {
@@ -155,6 +164,8 @@ def killed(engine, tmp_path_factory):
         "returns": [*ORDERS[0], BAD],
         "payments": [*PAYMENTS[0], BAD],
         "owners": OWNERS[0],
+        "sent": ORDERS[0],
+        "noted": ORDERS[0],
         "orders": ORDERS[0],
     }
     second = {
@@ -162,6 +173,8 @@ def killed(engine, tmp_path_factory):
         "returns": [*ORDERS[1], BAD],
         "payments": [*PAYMENTS[1], BAD],
         "owners": OWNERS[1],
+        "sent": ORDERS[1],
+        "noted": ORDERS[1],
         "names": [{"customer": "c0", "name": "c0"}],
     }
     for stream, rows in first.items():
@@ -173,7 +186,8 @@ def killed(engine, tmp_path_factory):
     for stream, rows in second.items():
         scratch.arrive(made[stream], "events", rows)
     killed_at(AT, scratch, folder, in_tasks=["names"])
-    return scratch
+    yield scratch
+    del os.environ["TEST_CALLS"]
 
 
 @pytest.mark.parametrize("stream", ["refunds", "returns"])
@@ -196,6 +210,27 @@ def test_an_ingest_that_was_killed_between_quarantine_and_target(killed):
     expected = multiset((p["order_id"],) for arrival in PAYMENTS for p in arrival)
     assert killed.rows(payments, "order_id") == expected
     assert sum(killed.quarantined(payments).values()) == 2
+
+
+def test_a_function_that_was_killed_before_the_commit_is_called_again_with_the_same_batch(killed):
+    sent = shop()["sent"]
+    assert batches(killed, "sent") == (1, 0)
+    assert [call.batch_id for call in calls_of("sent")] == [0, 1]
+    run_again(killed, "sent")
+    first, before, again = calls_of("sent")
+    assert before == again
+    assert first.query_id == again.query_id
+    assert first.rows + again.rows == expected_ingest()
+    commits = killed.table_rows(killed.lake.table(sent.name), "query_id", "batch_id", "rows")
+    assert commits == multiset((call.query_id, call.batch_id, call.rows.total()) for call in (first, again))
+
+
+def test_a_function_that_was_killed_after_the_commit_is_not_called_again(killed):
+    assert batches(killed, "noted") == (1, 0)
+    run_again(killed, "noted")
+    first, second = calls_of("noted")
+    assert [first.batch_id, second.batch_id] == [0, 1]
+    assert first.rows + second.rows == killed.rows(shop()["noted"], "order_id") == expected_ingest()
 
 
 def test_tasks_that_were_killed(killed):

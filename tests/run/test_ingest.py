@@ -40,8 +40,8 @@ class Watching(DeltaAppend):
     before: frozenset
     cached: list = field(default_factory=list)
 
-    def write(self, rows, table, transaction, metadata):
-        super().write(rows, table, transaction, metadata)
+    def commit(self, rows, table, transaction, metadata):
+        super().commit(rows, table, transaction, metadata)
         self.cached.extend(name for key, name in persistent(rows.sparkSession) if key not in self.before)
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tests.failing import PURPOSE, Failing
 from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Expect, Feed, Json, Pipeline, QueryOptions
+from tidemill.definitions.sink import SinkContext
 from tidemill.errors import TidemillError
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.writer import BatchWriter
@@ -88,6 +89,9 @@ class Records:
     def table(self, sink):
         return self.folder / sink
 
+    def sink_context(self, sink):
+        return SinkContext(self.table(sink))
+
     def sink_table(self, _query_id):
         return None
 
@@ -99,7 +103,7 @@ class Records:
 class Replace(DeltaAppend):
     """Replaces the table: what complete mode needs."""
 
-    def write(self, rows, table, _transaction, _metadata):
+    def commit(self, rows, table, _transaction, _metadata):
         rows.write.format("delta").mode("overwrite").save(str(table))
 
 
@@ -204,9 +208,9 @@ def test_a_batch_that_is_repeated_is_read_once(scratch, engine, tmp_path, kind, 
 class Forgetful(DeltaAppend):
     """Loses what is cached, as a killed executor does."""
 
-    def write(self, rows, table, transaction, metadata):
+    def commit(self, rows, table, transaction, metadata):
         rows.sparkSession.catalog.clearCache()
-        super().write(rows, table, transaction, metadata)
+        super().commit(rows, table, transaction, metadata)
 
 
 def test_a_feed_whose_cached_records_are_lost_is_read_once(scratch):

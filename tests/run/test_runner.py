@@ -529,7 +529,7 @@ def test_a_failed_stream_skips_what_depends_on_it_and_nothing_else(scratch):
 
 @dataclass(frozen=True)
 class FailingSink(DeltaAppend):
-    def write(self, *_):
+    def commit(self, *_):
         raise _error_of("sink")
 
 

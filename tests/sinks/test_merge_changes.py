@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tidemill import DeltaMerge, Feed, Json, Pipeline
 from tidemill.connectors.delta.connector import _without_tombstones
-from tidemill.definitions.sink import CommitMetadata, Transaction
-from tidemill.run.tables import preparation as tables
+from tidemill.definitions.sink import CommitMetadata, SinkContext, Transaction
 from tidemill.sinks.key_range import key_range
 from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
@@ -150,10 +149,10 @@ def written(spark, tmp_path):
 
     def write(sink, batches):
         path = tmp_path / str(next(numbers))
-        tables.prepare(spark, sink, path, spark.createDataFrame([], SCHEMA).schema)
+        sink.prepare(spark, SinkContext(path), spark.createDataFrame([], SCHEMA).schema)
         for number, batch in enumerate(batches):
             rows = spark.createDataFrame(batch, SCHEMA)
-            sink.write(rows, path, Transaction("query", number), CommitMetadata(number, "plan"))
+            sink.commit(rows, path, Transaction("query", number), CommitMetadata(number, "plan"))
         return path
 
     return write
@@ -230,9 +229,9 @@ def test_a_merge_of_a_clustered_table_reads_only_files_with_keys_in_the_range(sp
         return rows.withColumn("id", F.col("id").cast(of_keys))
 
     def write(number, *given):
-        sink.write(changes(*given), path, Transaction("query", number), CommitMetadata(number, "plan"))
+        sink.commit(changes(*given), path, Transaction("query", number), CommitMetadata(number, "plan"))
 
-    tables.prepare(spark, sink, path, changes().schema)
+    sink.prepare(spark, SinkContext(path), changes().schema)
     least, middle, greatest = KEYS[of_keys]
     write(0, (least, 1))
     [outside] = [Path(file) for file in DeltaTable(str(path)).file_uris()]

@@ -16,9 +16,8 @@ from tidemill import (
     Pipeline,
     QueryOptions,
 )
-from tidemill.definitions.sink import CommitMetadata, Transaction
+from tidemill.definitions.sink import CommitMetadata, SinkContext, Transaction
 from tidemill.errors import DefinitionError, SchemaChangeError, TerminalError
-from tidemill.run.tables import preparation as tables
 from tidemill.storage import delta_log
 from tidemill.testing import multiset
 
@@ -139,12 +138,12 @@ def test_an_overwrite_outside_the_native_sink_is_the_same(engine, tmp_path, layo
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     sink = DeltaOverwrite(**{layout: ["shop"]})
     batches = [[("a", 1), ("b", 2)], [("b", 3)], []]
-    tables.prepare(spark, sink, path, spark.createDataFrame([], "shop STRING, amount BIGINT").schema)
+    sink.prepare(spark, SinkContext(path), spark.createDataFrame([], "shop STRING, amount BIGINT").schema)
     before = delta_log.open_table(path).metadata()
     for number, batch in enumerate(batches):
         rows = spark.createDataFrame(batch, "shop STRING, amount BIGINT")
         for _ in range(2):  # the second time Delta has it
-            sink.write(rows, path, Transaction("query", number), CommitMetadata(number, "plan"))
+            sink.commit(rows, path, Transaction("query", number), CommitMetadata(number, "plan"))
         table = delta_log.open_table(path)
         assert table.version() == number + 1
         written = table.to_pyarrow_table().to_pylist()

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.connectors.delta.rows import rows_added
 from tidemill.connectors.feed import feed_of
-from tidemill.records.stream_records import transaction_app_id
+from tidemill.definitions.sink import transaction_app_id
 from tidemill.run.batch.quarantine import QUARANTINE
-from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
@@ -48,7 +47,7 @@ class TableReport:
 
 def sinks_of(stream: "Stream") -> tuple[str, ...]:
     """Return the names of a stream's tables: its sinks, and the quarantine of a feed."""
-    names = tuple(sink.name for sink in stream.sinks)
+    names = tuple(sink.name for sink in stream.tables)
     return names if feed_of(stream) is None else (*names, QUARANTINE)
 
 
@@ -290,10 +289,14 @@ class TableLog:
     def _rows(self, batch: int, one: _TableCommit) -> Iterator[str]:
         """Compare the counts of a commit with its files and with the ledger."""
         where = f"version {one.version} of {self._name}"
-        merges = any(
-            isinstance(sink, DeltaMerge) for sink in self.context.stream.sinks if sink.name == self.sink
-        )
-        if not merges and None not in (one.rows, one.rows_in_files) and one.rows != one.rows_in_files:
+        [sink] = (sink for sink in self.context.stream.tables if sink.name == self.sink)
+        merges = sink.rows_are_replaced
+        if (
+            not merges
+            and sink.has_rows
+            and None not in (one.rows, one.rows_in_files)
+            and one.rows != one.rows_in_files
+        ):
             yield (
                 f"The files of {where} have {one.rows_in_files:,} rows, and its commit states {one.rows:,}: the log "
                 f"was changed. {_FROM_A_COPY}"

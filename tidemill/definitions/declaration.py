@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidemill.definitions.bounds import Checks
 from tidemill.definitions.expectations import Expect
 from tidemill.definitions.options import OutputMode
-from tidemill.definitions.sink import Sink
+from tidemill.definitions.sink import Sink, TableSink
 from tidemill.definitions.source import Source
 from tidemill.definitions.stream import Stream
 from tidemill.errors import DefinitionError
@@ -18,6 +18,13 @@ from tidemill.text.names import MAIN_SINK, RESERVED_RULES, valid_argument
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Transform
+
+
+_ROWS: Mapping[OutputMode, str] = {
+    "append": "so a batch has only the rows that are new",
+    "update": "whose rows replace earlier ones",
+    "complete": "so each batch has the whole result",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +125,21 @@ def named_sources(
 
 
 def ordered_sinks(sink: Sink | Sequence[Sink]) -> tuple[Sink, ...]:
-    """Return the sinks with the main one last.
+    """Return the sinks with the main table last; without a table sink, that is a table of the commits.
 
     Raises:
-        DefinitionError: Something is not a sink, or the names are not unique.
+        DefinitionError: Something is not a sink, or the names are not unique, or the main sink is not a table.
     """
     sinks = (sink,) if isinstance(sink, Sink) else tuple(sink) if isinstance(sink, Sequence) else ()
     if not sinks or not all(isinstance(one, Sink) for one in sinks):
         raise DefinitionError(
-            f"sink is {sink!r}: give a DeltaAppend, a DeltaMerge, a DeltaOverwrite, or a list of them."
+            f"sink is {sink!r}: give a DeltaAppend, a DeltaMerge, a DeltaOverwrite, a BatchSink, or a list of them."
+        )
+    if sinks[0].commit_table is not None and not any(isinstance(one, TableSink) for one in sinks):
+        sinks += (sinks[0].commit_table,)
+    if MAIN_SINK in (one.name for one in sinks if not isinstance(one, TableSink)):
+        raise DefinitionError(
+            f"sink name {MAIN_SINK!r} is reserved for a table, whose commit is the commit point; choose another."
         )
     names = [one.name for one in sinks]
     if len(set(names)) < len(names) or MAIN_SINK not in names:
@@ -176,6 +189,11 @@ def check_freshness(stream: Stream) -> None:
     Raises:
         DefinitionError: Nothing says how old an event is.
     """
+    if stream.checks.freshness and stream.checks.event_time and not stream.main.has_rows:
+        raise DefinitionError(
+            "checks has event_time, a column of the table, and no sink is a table. Leave event_time out, or add a "
+            "DeltaAppend() to the sinks."
+        )
     watermarks = any(source.watermark is not None for source in stream.sources.values())
     if stream.checks.freshness is not None and stream.checks.event_time is None and not watermarks:
         raise DefinitionError(
@@ -209,6 +227,11 @@ def check_parts(stream: Stream) -> None:
         )
     for sink in stream.sinks:
         _check_output_mode(stream.query.output_mode, sink)
+    if stream.backfill_by is not None and not stream.main.has_rows:
+        raise DefinitionError(
+            "backfill_by is declared, and no sink is a table: a backfill replaces rows of a table. Leave backfill_by "
+            "out, or add a DeltaAppend() to the sinks."
+        )
     if stream.lookback is not None:
         _check_lookback(stream)
 
@@ -219,7 +242,7 @@ def _check_lookback(stream: Stream) -> None:
         raise DefinitionError(
             "lookback is declared, and no backfill_by: name the column whose values a backfill selects by."
         )
-    if not all(sink.only_appends for sink in stream.sinks):
+    if not all(sink.only_appends for sink in stream.tables):
         raise DefinitionError(
             "lookback is declared, and rows of the sink depend on everything before them: a backfill reads "
             "everything. Leave lookback out, or use DeltaAppend()."
@@ -228,25 +251,6 @@ def _check_lookback(stream: Stream) -> None:
 
 def _check_output_mode(mode: OutputMode, sink: Sink) -> None:
     """Check that a sink can take the rows of an output mode."""
-    label = "sink" if sink.name == MAIN_SINK else f"sink {sink.name!r}"
-    if mode == "complete" and not sink.batch_is_whole_result:
-        raise DefinitionError(
-            f"output_mode is 'complete', so each batch has the whole result, and the {label} is a "
-            f"{type(sink).__name__}, which would keep rows that have left the result: use DeltaOverwrite()."
-        )
-    if mode == "update" and sink.only_appends:
-        raise DefinitionError(
-            f"output_mode is 'update', whose rows replace earlier ones, and the {label} is a DeltaAppend, which "
-            "cannot take them: use DeltaMerge(keys=...)."
-        )
-    if mode != "complete" and sink.batch_is_whole_result:
-        raise DefinitionError(
-            f"output_mode is {mode!r}, so a batch has only the rows that are new, and the {label} is a "
-            "DeltaOverwrite, which would keep only those of the last batch: use output_mode='complete', or "
-            "DeltaAppend() or DeltaMerge(keys=...)."
-        )
-    if mode != "update" and sink.rows_are_replaced and not sink.orders_changes:
-        raise DefinitionError(
-            f"output_mode is {mode!r}, and the {label} is a DeltaMerge without sequence_by: changes can arrive in "
-            "any order, so name the column that orders them. Only output_mode='update' is ordered by batch."
-        )
+    if (reason := sink.refuses(mode)) is not None:
+        label = "sink" if sink.name == MAIN_SINK else f"sink {sink.name!r}"
+        raise DefinitionError(f"output_mode is {mode!r}, {_ROWS[mode]}, and the {label} is {reason}")

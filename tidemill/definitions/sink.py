@@ -1,8 +1,12 @@
-"""The base of all sinks: a name, a schema, and one transaction per micro-batch."""
+"""Sinks as data: what a stream writes, and what the rest of Tidemill asks a sink for.
+
+A property says what is true of every table of a kind, such as `rows_are_replaced`: code outside `tidemill/sinks` asks
+for it and never for the class.
+"""
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +17,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from tidemill.definitions.options import OutputMode
+
+Delivery = Literal["exactly once", "at least once"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,7 @@ class CommitMetadata:
         rows_quarantined: Records that went to quarantine.
         rows_out: Rows that left the function, where foreachBatch counted them.
         rows_dropped: Rows left out by expectations, likewise.
+        rows_written: Rows of the batch, where the table has only the commit and its other sinks have the rows.
         violations: Violations by expectation, likewise.
         merge_order: How a merge orders changes: by its sequence column, or by batch; None for other sinks.
         operation: The id of the operation that wrote it, such as a replay; None for a batch.
@@ -41,6 +50,7 @@ class CommitMetadata:
     rows_quarantined: int | None = None
     rows_out: int | None = None
     rows_dropped: int | None = None
+    rows_written: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)
     merge_order: Literal["sequence", "batch"] | None = None
     operation: str | None = None
@@ -64,9 +74,118 @@ class Transaction:
     version: int
 
 
+def transaction_app_id(query_id: str, sink: str = MAIN_SINK) -> str:
+    """Return the app id of a sink's Delta transactions: the query id, with the sink's name for further sinks.
+
+    Spark's own Delta sink uses the query id, so that both ways to write a batch share one identity.
+    """
+    return query_id if sink == MAIN_SINK else f"{query_id}/{sink}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIdentity:
+    """One micro-batch. A repeat of the batch after an error or a kill has the same identity.
+
+    Attributes:
+        stream: The stream, as `<pipeline>/<stream>`.
+        query_id: Spark's query id. A rewind, a reset and a rebuild begin another one.
+        batch_id: Spark's batch id, which counts from 0 within a query.
+    """
+
+    stream: str
+    query_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """Where a sink of a stream writes: plain values, because Spark Connect ships them to its server.
+
+    Attributes:
+        table: The folder of the table with the sink's name.
+    """
+
+    table: "Path"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatch:
+    """One micro-batch for one sink.
+
+    Attributes:
+        identity: The batch.
+        context: Where the sink writes.
+        metadata: What a commit records about the batch.
+    """
+
+    identity: BatchIdentity
+    context: SinkContext
+    metadata: CommitMetadata
+
+
 @dataclass(frozen=True)
 class Sink(ABC):
     """Base of all sinks.
+
+    A run calls `check` and `prepare` before its query, and `write` once per micro-batch, in the order of the sinks and
+    before the main table commits. A batch that the main table has is not written again.
+
+    Attributes:
+        name: The name, unique within the stream.
+    """
+
+    name: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        valid_rule_name(self.name, what="sink")
+
+    @property
+    @abstractmethod
+    def delivery(self) -> Delivery:
+        """How often a row arrives where a batch is repeated: a guarantee that a test per kind proves."""
+
+    @property
+    def reads_rows_once(self) -> bool:
+        """Whether `write` executes the plan of the rows exactly once."""
+        return False
+
+    @property
+    @abstractmethod
+    def commit_table(self) -> "TableSink | None":
+        """The main table of a stream without a table sink; None for a table sink."""
+
+    @abstractmethod
+    def refuses(self, output_mode: "OutputMode") -> str | None:
+        """Return why the sink cannot take the rows of an output mode, as the end of a sentence; None where it can."""
+
+    @abstractmethod
+    def check(self, context: SinkContext, output: "StructType") -> None:
+        """Check, without writing, that the sink can take an output with these columns.
+
+        Raises:
+            TidemillError: It cannot.
+        """
+
+    @abstractmethod
+    def prepare(self, spark: "SparkSession", context: SinkContext, output: "StructType") -> None:
+        """Make the sink ready for an output with these columns.
+
+        Raises:
+            TidemillError: What `check` raises.
+        """
+
+    @abstractmethod
+    def last_batch(self, context: SinkContext, query_id: str) -> int | None:
+        """Return the newest batch of a query that the sink has; None where that is unknown: it is written again."""
+
+    @abstractmethod
+    def write(self, rows: "DataFrame", batch: SinkBatch) -> None:
+        """Write the rows of one micro-batch."""
+
+
+@dataclass(frozen=True)
+class TableSink(Sink):
+    """Base of the sinks that are Delta tables.
 
     Attributes:
         name: `main` for the table with the stream's own name; another name stands for the table
@@ -75,8 +194,19 @@ class Sink(ABC):
 
     name: str = field(default=MAIN_SINK, kw_only=True)
 
-    def __post_init__(self) -> None:
-        valid_rule_name(self.name, what="sink")
+    @property
+    def delivery(self) -> Delivery:
+        """Each batch is one Delta transaction with its identity."""
+        return "exactly once"
+
+    @property
+    def commit_table(self) -> None:
+        """A table commits its batches itself."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the table has the rows of the output, so that others can read them."""
+        return True
 
     @property
     def native(self) -> bool:
@@ -84,9 +214,19 @@ class Sink(ABC):
         return False
 
     @property
+    def key_columns(self) -> Sequence[str]:
+        """The columns whose values a later batch replaces; empty where rows are not replaced by key."""
+        return ()
+
+    @property
+    def row_identity(self) -> tuple[str, ...]:
+        """The columns that identify a row; empty where none do."""
+        return ()
+
+    @property
     def rows_are_replaced(self) -> bool:
         """Whether a batch can replace or delete rows of earlier batches by key, as a merge does."""
-        return False
+        return bool(self.key_columns)
 
     @property
     def batch_is_whole_result(self) -> bool:
@@ -104,8 +244,23 @@ class Sink(ABC):
         return False
 
     @property
+    def has_versions(self) -> bool:
+        """Whether the table has every version of a row, with its validity."""
+        return False
+
+    @property
+    def tombstone_times(self) -> tuple[str, ...]:
+        """The columns that date a tombstone where they are times; empty where a delete leaves none."""
+        return ()
+
+    @property
+    def change_feed(self) -> bool:
+        """Whether the table has a change data feed, the only way to stream it."""
+        return False
+
+    @property
     def reads_rows_once(self) -> bool:
-        """Whether `write` executes the plan of the rows exactly once."""
+        """Whether `write` executes the plan of the rows exactly once, as Spark's own sink does."""
         return self.native
 
     @property
@@ -113,39 +268,57 @@ class Sink(ABC):
         """What the rows of its table depend on, as JSON: a table of another identity cannot be continued."""
         return {"kind": type(self).__name__}
 
+    @property
+    def partition_by(self) -> Sequence[str]:
+        """The columns that the table is partitioned by."""
+        return ()
+
+    @property
+    def cluster_by(self) -> Sequence[str]:
+        """The columns that the table is clustered by."""
+        return ()
+
+    @property
+    def merge_schema(self) -> bool:
+        """Whether new columns of the output are added to the table."""
+        return True
+
+    @abstractmethod
+    def check_recorded(self, context: SinkContext, recorded: Mapping[str, object]) -> None:
+        """Check that a table of a recorded identity can be continued.
+
+        Raises:
+            SchemaChangeError: It was written by another kind of sink, or its rows depend on other columns.
+        """
+
     @abstractmethod
     def table_schema(self, output: "StructType") -> "StructType":
         """Return the table's columns for an output with these columns."""
 
     @abstractmethod
-    def create_options(self) -> str:
-        """Return the clauses of CREATE TABLE after `USING delta`: layout and table properties."""
-
-    @abstractmethod
-    def write(
+    def commit(
         self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
     ) -> None:
-        """Write one micro-batch into the table, in one Delta transaction."""
+        """Write rows into the table in one Delta transaction."""
 
+    @abstractmethod
+    def replace_range(
+        self,
+        rows: "DataFrame",
+        current: "DataFrame",
+        table: "Path",
+        *,
+        condition: str,
+        transaction: Transaction,
+        user_metadata: str,
+    ) -> None:
+        """Replace the rows of a range in one Delta transaction.
 
-def run_in_transaction(
-    spark: "SparkSession", statement: str, transaction: Transaction, user_metadata: str
-) -> None:
-    """Run one SQL statement that commits the transaction's identity with its change.
-
-    Delta takes the identity of MERGE, UPDATE and DELETE from session confs (Delta docs, "Idempotent
-    table writes in foreachBatch"); they are unset afterwards, because a second statement under the same
-    identity would be skipped.
-    """
-    confs = {
-        "spark.databricks.delta.write.txnAppId": transaction.app_id,
-        "spark.databricks.delta.write.txnVersion": str(transaction.version),
-        "spark.databricks.delta.commitInfo.userMetadata": user_metadata,
-    }
-    for key, value in confs.items():
-        spark.conf.set(key, value)
-    try:
-        spark.sql(statement)
-    finally:
-        for key in confs:
-            spark.conf.unset(key)
+        Args:
+            rows: The rows that the table gets, tombstones included.
+            current: The rows of the table that they replace.
+            table: The table's folder.
+            condition: The range, in SQL.
+            transaction: The identity of the commit: Delta skips it where the table has it already.
+            user_metadata: Its `userMetadata`.
+        """

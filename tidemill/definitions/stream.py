@@ -10,10 +10,10 @@ from tidemill.definitions.bounds import Checks
 from tidemill.definitions.expectations import Expect
 from tidemill.definitions.options import QueryOptions
 from tidemill.definitions.run_when import RunWhen
-from tidemill.definitions.sink import Sink
+from tidemill.definitions.sink import Sink, TableSink
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, Source, StreamTable
 from tidemill.errors import DefinitionError
-from tidemill.text.names import MAIN_SINK, StreamName
+from tidemill.text.names import StreamName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ class Stream:
         name: `<pipeline>/<stream>`.
         function: The transform, from DataFrames to one DataFrame.
         sources: The sources it reads; the keys are the function's arguments and the names in the checkpoint.
-        sinks: The tables it writes, in order; the last one is the main table.
+        sinks: What it writes, in order; the last one is the main table.
         expect: Rules on the output.
         query: How the query runs.
         checks: Bounds and severities of its checks.
@@ -72,9 +72,19 @@ class Stream:
         return f"Stream({self.name})"
 
     @property
-    def main(self) -> Sink:
+    def tables(self) -> tuple[TableSink, ...]:
+        """The sinks that are Delta tables, the main table last."""
+        return tuple(sink for sink in self.sinks if isinstance(sink, TableSink))
+
+    @property
+    def main(self) -> TableSink:
         """The sink of the main table, whose commit is the commit point of a batch."""
-        return next(sink for sink in self.sinks if sink.name == MAIN_SINK)
+        return self.tables[-1]
+
+    @property
+    def external_sinks(self) -> tuple[Sink, ...]:
+        """The sinks that are not tables."""
+        return tuple(sink for sink in self.sinks if not isinstance(sink, TableSink))
 
     @property
     def is_merge(self) -> bool:
@@ -94,8 +104,10 @@ class Stream:
         """Return its new rows as a source.
 
         Raises:
-            DefinitionError: The table is a merge table or is rewritten, so it has no rows that are only new.
+            DefinitionError: The table is a merge table or is rewritten, so it has no rows that are only new; or the
+                stream has no table.
         """
+        self._check_has_rows()
         if self.is_merge:
             raise DefinitionError(
                 f"{self.name} is a merge table: a merge rewrites rows, so it cannot be streamed as it is. "
@@ -126,6 +138,7 @@ class Stream:
         Raises:
             DefinitionError: The table is not a merge table, so it has no change data feed.
         """
+        self._check_has_rows()
         if self.query.output_mode == "complete":
             raise DefinitionError(
                 f"{self.name} is rewritten by every batch (output mode complete): it has no change data feed. "
@@ -139,5 +152,17 @@ class Stream:
         return StreamTable(stream=self.name, mode="changes", is_merge=True, definition=self)
 
     def static(self) -> StreamTable:
-        """Return a snapshot as a source: its Delta version is pinned for the run, and new data triggers nothing."""
+        """Return a snapshot as a source: its Delta version is pinned for the run, and new data triggers nothing.
+
+        Raises:
+            DefinitionError: The stream has no table.
+        """
+        self._check_has_rows()
         return StreamTable(stream=self.name, mode="static", is_merge=self.is_merge, definition=self)
+
+    def _check_has_rows(self) -> None:
+        if not self.main.has_rows:
+            raise DefinitionError(
+                f"{self.name} has no table sink: its table has one row per batch, and its rows are only where its "
+                "sinks write them. Add a DeltaAppend() to its sinks, and read that."
+            )

@@ -11,6 +11,7 @@ from pathlib import Path
 from tidemill.checkpoint import Tail, read_tail_or_empty
 from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.source_record import SourceRecord
+from tidemill.definitions.sink import SinkContext, transaction_app_id
 from tidemill.lazy import lazy
 from tidemill.records.batch_counts import BatchCounts, counts_path, read_counts, remove_counts, write_counts
 from tidemill.records.check_state import Checked, read_checked, write_checked
@@ -150,6 +151,10 @@ class StreamRecords:
     def table(self, sink: str = MAIN_SINK) -> Path:
         """Return the folder of a sink's table."""
         return self.lake.table(self.stream, sink)
+
+    def sink_context(self, sink: str) -> SinkContext:
+        """Return where a sink writes."""
+        return SinkContext(self.table(sink))
 
     def sink_table(self, query_id: str | None, sink: str = MAIN_SINK) -> SinkTable | None:
         """Return a sink's table and the newest batch of a query in it; None where there is no table.
@@ -301,11 +306,3 @@ class StreamRecords:
     @property
     def _pins_path(self) -> Path:
         return self.control / "pins.json"
-
-
-def transaction_app_id(query_id: str, sink: str = MAIN_SINK) -> str:
-    """Return the app id of a sink's Delta transactions: the query id, with the sink's name for further sinks.
-
-    Spark's own Delta sink uses the query id, so that both ways to write a batch share one identity.
-    """
-    return query_id if sink == MAIN_SINK else f"{query_id}/{sink}"

@@ -17,11 +17,12 @@ from tidemill.definitions.columns import (
     START_AT,
     refuse_reserved,
 )
-from tidemill.definitions.sink import CommitMetadata, Sink, Transaction, run_in_transaction
+from tidemill.definitions.sink import CommitMetadata, Transaction
 from tidemill.errors import DefinitionError, TerminalError
 from tidemill.sinks import changes as merging
-from tidemill.sinks.delta_append import column_names, layout
-from tidemill.sinks.key_range import key_range
+from tidemill.sinks.key_range import EVERYWHERE, key_range
+from tidemill.sinks.replacement import replacement
+from tidemill.sinks.table_sink import DeltaSink, add_columns, new_columns, run_in_transaction
 from tidemill.text.names import sql_identifier
 from tidemill.text.sql_parsing import valid_condition
 
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from tidemill.definitions.options import OutputMode
+
 NULL_KEY_MARK = "TIDEMILL_MERGE_NULL_KEY"
 DUPLICATE_KEY_MARK = "TIDEMILL_MERGE_DUPLICATE_KEY"
 
 
 @dataclass(frozen=True)
-class DeltaMerge(Sink):
+class DeltaMerge(DeltaSink):
     """Changes merged by key, in the order of a sequence column, whatever order they arrive in.
 
     In output mode `update`, `sequence_by` may be left out: each batch then replaces what earlier batches wrote for
@@ -70,12 +73,6 @@ class DeltaMerge(Sink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for what, columns in (
-            ("keys", self.keys),
-            ("except_columns", self.except_columns),
-            ("cluster_by", self.cluster_by),
-        ):
-            object.__setattr__(self, what, column_names(columns, what=f"DeltaMerge: {what}"))
         if not self.keys:
             raise DefinitionError("DeltaMerge: keys is empty; name the columns that identify a row.")
         if self.sequence_by is not None and (not isinstance(self.sequence_by, str) or not self.sequence_by):
@@ -84,7 +81,7 @@ class DeltaMerge(Sink):
             )
         if self.scd_type not in (1, 2):
             raise DefinitionError(f"DeltaMerge: scd_type is {self.scd_type!r}; it is 1 or 2.")
-        if self.scd_type == 2 and self.sequence_by is None:  # noqa: PLR2004 - a type by its number
+        if self.has_versions and self.sequence_by is None:
             raise DefinitionError(
                 "DeltaMerge: scd_type=2 needs sequence_by, the column that orders the versions of a key."
             )
@@ -96,14 +93,29 @@ class DeltaMerge(Sink):
             raise DefinitionError(f"DeltaMerge: except_columns has {lost}, which the merge itself needs.")
 
     @property
-    def rows_are_replaced(self) -> bool:
-        """A merge replaces rows by key."""
-        return True
+    def key_columns(self) -> Sequence[str]:
+        """The columns that identify what a change is of."""
+        return self.keys
 
     @property
     def orders_changes(self) -> bool:
         """Whether `sequence_by` orders the changes of one key."""
         return self.sequence_by is not None
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether every version of a key is kept."""
+        return self.scd_type == 2  # noqa: PLR2004 - a type by its number
+
+    @property
+    def tombstone_times(self) -> tuple[str, ...]:
+        """The columns that order and date the changes; without a sequence a delete leaves no tombstone."""
+        return tuple(column for column in (self.sequence_by, self.valid_by) if column is not None)
+
+    @property
+    def change_feed(self) -> bool:
+        """A merge rewrites rows, so its change data feed is the only way to stream the table."""
+        return True
 
     @property
     def identity(self) -> dict[str, object]:
@@ -113,7 +125,7 @@ class DeltaMerge(Sink):
             "keys": sorted(self.keys),
             "sequence_by": self.sequence_by,
             "scd_type": self.scd_type,
-            "valid_by": self._validity if self.scd_type == 2 else None,  # noqa: PLR2004 - a type by its number
+            "valid_by": self._validity if self.has_versions else None,
         }
 
     @property
@@ -149,30 +161,52 @@ class DeltaMerge(Sink):
                 f"the merge needs the column {missing[0]!r}, and the output has {sorted(by_name)}.",
                 fix="add the column to the function's output, or correct keys=, sequence_by= or valid_by=.",
             )
-        if self.scd_type == 2 and self._validity is not None:  # noqa: PLR2004 - a type by its number
+        if self.has_versions and self._validity is not None:
             validity = by_name[self._validity].dataType
             fields += [StructField(START_AT, validity), StructField(END_AT, validity)]
         return StructType([*fields, StructField(DELETED, BooleanType())])
 
-    def create_options(self) -> str:
-        """Return the layout, and the change data feed: the only way to stream a merge table."""
-        return f"{layout((), self.cluster_by)} TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    def refuses(self, output_mode: "OutputMode") -> str | None:
+        """Refuse changes in any order without the column that orders them."""
+        if output_mode == "append" and not self.orders_changes:
+            return (
+                "a DeltaMerge without sequence_by: changes can arrive in any order, so name the column that orders "
+                "them. Only output_mode='update' is ordered by batch."
+            )
+        return super().refuses(output_mode)
 
-    def write(
+    def commit(
         self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
     ) -> None:
         """Merge in one commit, which Delta skips where the table has the transaction already."""
         order: Literal["batch", "sequence"] = "batch" if self.sequence_by is None else "sequence"
         metadata = replace(metadata, merge_order=order)
         within = key_range(rows, [key for key in self.keys if key in self.cluster_by])
-        merge = _Merge(table, within, transaction, metadata)
+        merge = _Merge(table, within, transaction, metadata.to_json())
         usable = self._usable(rows)
         if self.sequence_by is None:
             self._merge_by_batch(usable, merge)
-        elif self.scd_type == 1:
-            self._merge_rows(usable, self.sequence_by, merge)
-        else:
+        elif self.has_versions:
             self._merge_versions(usable, self.sequence_by, merge)
+        else:
+            self._merge_rows(usable, self.sequence_by, merge)
+
+    def replace_range(
+        self,
+        rows: "DataFrame",
+        current: "DataFrame",
+        table: "Path",
+        *,
+        condition: str,  # noqa: ARG002 - the rows of the same keys are replaced
+        transaction: Transaction,
+        user_metadata: str,
+    ) -> None:
+        """Replace the current rows by their identity, after adding the columns that are new."""
+        add_columns(rows.sparkSession, table, new_columns(current.schema, rows.schema, table))
+        source = replacement(rows, current, self.row_identity)
+        same = merging.same_match_columns(self.row_identity)
+        merge = _Merge(table, EVERYWHERE, transaction, user_metadata)
+        merge.run(source, rows.columns, same, merging.BY_ACTION)
 
     def _usable(self, rows: "DataFrame") -> "DataFrame":
         """Return the kept columns and `_deleted`; a row without a key or a sequence stops the batch."""
@@ -231,13 +265,13 @@ class _Merge:
         table: The table's folder.
         within: The condition that the keys of the table are in the range of those of the batch.
         transaction: The identity of the commit.
-        metadata: What the commit records.
+        user_metadata: Its `userMetadata`.
     """
 
     table: "Path"
     within: str
     transaction: Transaction
-    metadata: CommitMetadata
+    user_metadata: str
 
     def table_rows(self, spark: "SparkSession") -> "DataFrame":
         """Return the rows of the table whose keys are in the range."""
@@ -247,4 +281,4 @@ class _Merge:
         """Merge a source: see `merge_statement`."""
         source.createOrReplaceTempView("tidemill_changes")
         statement = merging.merge_statement(str(self.table), columns, f"{same} AND {self.within}", clauses)
-        run_in_transaction(source.sparkSession, statement, self.transaction, self.metadata.to_json())
+        run_in_transaction(source.sparkSession, statement, self.transaction, self.user_metadata)

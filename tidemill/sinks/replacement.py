@@ -4,44 +4,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidemill.definitions.columns import BATCH, DELETED
-from tidemill.definitions.sink import Transaction, run_in_transaction
 from tidemill.sinks import changes as merging
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
 _NEW, _OLD = "__tidemill_new", "__tidemill_old"
 # Types that Spark cannot compare.
 _INCOMPARABLE = ("map<", "variant")
-
-
-def replace_rows(
-    rows: "DataFrame",
-    current: "DataFrame",
-    table: "Path",
-    identity: Sequence[str],
-    *,
-    transaction: Transaction,
-    user_metadata: str,
-) -> None:
-    """Replace some rows of a merge table by others in one commit.
-
-    Args:
-        rows: The rows that the table gets, tombstones included.
-        current: The rows of the table that they replace.
-        table: The table's folder.
-        identity: The columns that identify a row.
-        transaction: The identity of the commit: Delta skips it where the table has it already.
-        user_metadata: Its `userMetadata`.
-    """
-    source = _actions(rows, current, identity)
-    same = merging.same_match_columns(identity)
-    statement = merging.merge_statement(str(table), rows.columns, same, merging.BY_ACTION)
-    source.createOrReplaceTempView("tidemill_changes")
-    run_in_transaction(source.sparkSession, statement, transaction, user_metadata)
 
 
 def comparable(rows: "DataFrame") -> "DataFrame":
@@ -60,8 +31,8 @@ def comparable(rows: "DataFrame") -> "DataFrame":
     )
 
 
-def _actions(rows: "DataFrame", current: "DataFrame", identity: Sequence[str]) -> "DataFrame":
-    """Return the source of the MERGE: what to do about each row that differs.
+def replacement(rows: "DataFrame", current: "DataFrame", identity: Sequence[str]) -> "DataFrame":
+    """Return the source of a MERGE that replaces the current rows: what to do about each row that differs.
 
     A row that becomes a tombstone is deleted, and the tombstone inserted (see `changes.py`).
     """

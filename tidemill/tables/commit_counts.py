@@ -16,6 +16,8 @@ def rows_written(commit: Commit, metadata: Mapping[str, Any]) -> int | None:
         commit: The commit.
         metadata: What Tidemill wrote into it (`CommitMetadata`).
     """
+    if metadata.get("rows_written") is not None:
+        return int(metadata["rows_written"])
     if metadata.get("merge_order") == "sequence":
         return _count(commit, "numTargetRowsInserted") + _count(commit, "numTargetRowsUpdated")
     return commit.rows_written

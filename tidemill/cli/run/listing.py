@@ -57,7 +57,8 @@ def _item(stream: "Stream", target: "ResolvedTarget") -> dict[str, Any]:
             {
                 "name": sink.name,
                 "kind": type(sink).__name__,
-                "table": str(target.lake.table(stream.name, sink.name)),
+                "delivery": sink.delivery,
+                "table": str(target.lake.table(stream.name, sink.name)) if sink in stream.tables else None,
             }
             for sink in stream.sinks
         ],

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from tidemill.definitions.sink import transaction_app_id
+from tidemill.errors import TerminalError
 from tidemill.operations.core.steps import (
     Step,
     check_current,
@@ -17,19 +19,18 @@ from tidemill.operations.core.steps import (
     holding_when_free,
     staging_records,
 )
-from tidemill.records.stream_records import StreamRecords, transaction_app_id
+from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.decide.decision import decide
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.stream_run import StreamRun
-from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidemill.definitions.sink import Sink
+    from tidemill.definitions.sink import TableSink
     from tidemill.definitions.stream import Stream
     from tidemill.records.lease import Lease
     from tidemill.records.operation import Operation
@@ -121,7 +122,10 @@ class Staging(ABC):
         lease = self.staged.take_lease(self.operation.id)
         try:
             run = StreamRun(
-                plan=decide(self.stream, self.target, self.staged.snapshot()),
+                # Only tables are staged: what another sink is given cannot be taken back.
+                plan=decide(
+                    replace(self.stream, sinks=self.stream.tables), self.target, self.staged.snapshot()
+                ),
                 target=self.target,
                 engine=self.engine,
                 run_id=self.operation.id,
@@ -140,6 +144,26 @@ class Staging(ABC):
         shutil.rmtree(self.staged.lake.root, ignore_errors=True)
 
 
+def check_has_rows(stream: "Stream") -> None:
+    """Check that a stream has a table that can be computed again.
+
+    Raises:
+        TerminalError: It has none.
+    """
+    if not stream.main.has_rows:
+        raise TerminalError(
+            "no sink of it is a table, so there are no rows to replace.",
+            stream=stream.name,
+            fix=f"give its sinks everything again: tidemill reset {stream.name} --from earliest --table keep",
+        )
+
+
+def unstaged(stream: "Stream") -> list[str]:
+    """Return the sentence that names the sinks that an operation leaves as they are; none without such sinks."""
+    names = ", ".join(sink.name for sink in stream.external_sinks)
+    return [f"Only tables are replaced: no rows are given to {names}."] if names else []
+
+
 def operation_metadata(operation: "Operation", **fields: Any) -> str:
     """Return the `userMetadata` of a commit of an operation, as JSON."""
     return json.dumps({"tidemill": {"operation": operation.id, **fields}}, separators=(",", ":"))
@@ -147,7 +171,7 @@ def operation_metadata(operation: "Operation", **fields: Any) -> str:
 
 def replace_table(
     spark: "SparkSession",
-    sink: "Sink | None",
+    sink: "TableSink | None",
     staged: StreamRecords,
     live: StreamRecords,
     commit: Mapping[str, str],
@@ -171,10 +195,11 @@ def replace_table(
         rows = spark.read.format("delta").load(str(path)).limit(0)
     else:
         return
-    if before is not None and isinstance(sink, DeltaMerge) and _FEED not in before.metadata().configuration:
+    change_feed = sink is not None and sink.change_feed
+    if before is not None and change_feed and _FEED not in before.metadata().configuration:
         # Another kind of sink created it, and readers of a merge table read its change data feed.
         spark.sql(f"ALTER TABLE delta.{sql_identifier(str(path))} SET TBLPROPERTIES ('{_FEED}' = 'true')")
-    partitions = tuple(getattr(sink, "partition_by", ()))
+    partitions = () if sink is None else sink.partition_by
     writer = rows.write.format("delta").mode("overwrite").options(**commit)
     if before is not None and _columns(spark, live, name) == _columns_of(rows):
         # With a condition Delta keeps the layout of the table.
@@ -183,7 +208,7 @@ def replace_table(
     if partitions:
         writer = writer.partitionBy(*partitions)
     writer.option("overwriteSchema", "true").save(str(path))
-    if clusters := tuple(getattr(sink, "cluster_by", ())):
+    if clusters := () if sink is None else sink.cluster_by:
         columns = ", ".join(map(sql_identifier, clusters))
         spark.sql(f"ALTER TABLE delta.{sql_identifier(str(path))} CLUSTER BY ({columns})")
 
@@ -197,7 +222,7 @@ def copy_tables(spark: "SparkSession", stream: "Stream", records: StreamRecords,
         records: Its records.
         generation: The generation that wrote them.
     """
-    for sink in stream.sinks:
+    for sink in stream.tables:
         if delta_log.open_table(records.table(sink.name)) is None:
             continue
         name = f"generation_{generation}"

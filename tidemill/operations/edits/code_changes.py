@@ -16,7 +16,6 @@ from tidemill.run.spark import classic
 from tidemill.run.spark.engine import session_of
 from tidemill.run.spark.error_translation import translated
 from tidemill.run.tables import new_readers
-from tidemill.run.tables import preparation as tables
 from tidemill.run.tables.pinned_versions import current_versions
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def build_now(stream: "Stream", target: "Target", engine: "Engine", snapshot: Sn
         built = query.build(stream, context, snapshot.generation)
         classic.check_supported(built.rows, stream.query.output_mode)
         for sink in stream.sinks:
-            tables.check_table(sink, snapshot.records.table(sink.name), built.output)
+            sink.check(snapshot.records.sink_context(sink.name), built.output)
     return built
 
 

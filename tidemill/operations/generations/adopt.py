@@ -26,7 +26,6 @@ from tidemill.records.ledger_line import plain_offsets
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import SinkTable, StreamRecords
 from tidemill.run.execute.query import pinned_confs
-from tidemill.sinks.delta_append import DeltaAppend
 from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
@@ -139,7 +138,8 @@ class _Adopting:
 
     def _checked_table(self, tail: Tail) -> SinkTable:
         """Return the table, which has every batch of the checkpoint and no other."""
-        if len(self.stream.sinks) != 1 or not isinstance(self.stream.main, DeltaAppend):
+        main = self.stream.main
+        if len(self.stream.sinks) != 1 or not (main.native and main.only_appends):
             raise self._refuse(
                 "only a stream with one DeltaAppend can adopt a table: others have columns that plain Spark does not "
                 "write, or tables that lack the batches so far.",
@@ -161,10 +161,10 @@ class _Adopting:
                 "name the table that the query writes with format('delta').",
             )
         partitions = table.metadata().partition_columns
-        if list(self.stream.main.partition_by) != partitions:
+        if list(main.partition_by) != partitions:
             raise self._refuse(
                 f"the table {path} is partitioned by {partitions}, and the sink by "
-                f"{list(self.stream.main.partition_by)}.",
+                f"{list(main.partition_by)}.",
                 f"declare DeltaAppend(partition_by={partitions}).",
             )
         return SinkTable(path, str(table.metadata().id), table.version(), newest_batch=_last(tail))

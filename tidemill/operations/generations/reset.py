@@ -18,6 +18,7 @@ from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.connectors.start import Start
+from tidemill.definitions.sink import transaction_app_id
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
@@ -26,9 +27,8 @@ from tidemill.operations.core.steps import Step, execute_steps, leased, session,
 from tidemill.operations.generations.starting_positions import ends_now, named
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.operation import Operation
-from tidemill.records.stream_records import Snapshot, StreamRecords, transaction_app_id
+from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
-from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _read_before(
     """
     tail = snapshot.tail
     if stays:
-        for sink in stream.sinks:
+        for sink in stream.tables:
             there = snapshot.records.sink_table(tail.query_id, sink.name)
             if there is not None and there.has(planned.batch_id):
                 raise _refused(
@@ -160,7 +160,7 @@ def _effects(
     skipped = [f"Never read: {one.skipped}." for one in starts.values() if one.skipped]
     if start == "earliest":
         doubled = ["Everything that the sources have is read a second time."]
-    merges = all(isinstance(sink, DeltaMerge) and sink.sequence_by is not None for sink in stream.sinks)
+    merges = not stream.external_sinks and all(sink.orders_changes for sink in stream.tables)
     rest = []
     if table != "keep":
         rest.append("Its tables are emptied, each in one commit; readers of the table refuse that commit.")
@@ -261,7 +261,7 @@ class _Resetting:
         if not replaces and not decided["offsets"]:
             return
         with session(self.engine, self.lease) as spark:
-            names = [sink.name for sink in self.stream.sinks]
+            names = [sink.name for sink in self.stream.tables]
             for name in (*names, *([QUARANTINE] if feed_of(self.stream) is not None else ())):
                 path = self.records.table(name)
                 if delta_log.open_table(path) is None:

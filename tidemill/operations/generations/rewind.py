@@ -20,6 +20,7 @@ from tidemill.checkpoint.verify import verify
 from tidemill.checkpoint.write import CheckpointWriter, batches_to_copy, keeps_paths
 from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.positions import recognizer
+from tidemill.definitions.sink import transaction_app_id
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.effects import began
@@ -36,7 +37,7 @@ from tidemill.operations.generations.table_versions import (
 )
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import Operation
-from tidemill.records.stream_records import Snapshot, StreamRecords, transaction_app_id
+from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.storage import delta_log
 from tidemill.text.durations import flag_time
@@ -156,7 +157,7 @@ class _Planning:
         generation = generation_of_batch(self.manifest, batch)
         records = self.snapshot.records
         versions = {}
-        for sink in self.stream.sinks:
+        for sink in self.stream.tables:
             table = records.table(sink.name)
             version = version_after(table, generation, sink.name, batch)
             missing = None if version is None else missing_files(table, version)
@@ -239,6 +240,8 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
         f"Generation {decided['generation']} continues after batch {batch}: what {pluralize(newest - batch, 'batch')} "
         "had read is read again, with the code as it is then."
     )
+    if names := ", ".join(sink.name for sink in stream.external_sinks):
+        effects.append(f"The rows of these batches are given to {names} again, with another query id.")
     effects += [
         f"{reader.name} reads the table: if it has read rows that are taken back, its next run names the batch to "
         "rewind it to."

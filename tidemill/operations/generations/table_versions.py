@@ -5,8 +5,9 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote
 
+from tidemill.definitions.sink import transaction_app_id
 from tidemill.records.manifest import Generation, Manifest
-from tidemill.records.stream_records import StreamRecords, transaction_app_id
+from tidemill.records.stream_records import StreamRecords
 from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit

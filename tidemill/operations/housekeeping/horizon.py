@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from tidemill.checkpoint import FileAbsentError, SourceOffset, offset_batches, read_offset
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.registry import connector_of
+from tidemill.definitions.sink import transaction_app_id
 from tidemill.errors import DefinitionError
-from tidemill.records.stream_records import StreamRecords, transaction_app_id
+from tidemill.records.stream_records import StreamRecords
 from tidemill.storage import delta_log
 from tidemill.text.names import StreamName
 

@@ -27,7 +27,6 @@ from tidemill.operations.housekeeping.tombstones import condition_of, count_of, 
 from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.preconditions import check_records
-from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
 from tidemill.text.durations import flag_duration
 from tidemill.text.plurals import pluralize
@@ -36,6 +35,7 @@ from tidemill.text.report import Column, Report, megabytes, rows_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidemill.definitions.sink import TableSink
     from tidemill.definitions.stream import Stream
     from tidemill.records.lease import Lease
     from tidemill.records.manifest import Manifest
@@ -201,12 +201,12 @@ class _Pruning:
             ]
             execute_steps(self.records, operation, steps, lease)
 
-    def _delete(self, lease: "Lease", sink: DeltaMerge, moment: datetime, operation: str) -> None:
+    def _delete(self, lease: "Lease", sink: "TableSink", moment: datetime, operation: str) -> None:
         with session(self.engine, lease) as spark:
             delete(spark, self.records.table(sink.name), sink, moment, operation)
 
-    def _merges(self) -> list[DeltaMerge]:
-        return [sink for sink in self.stream.sinks if isinstance(sink, DeltaMerge)]
+    def _merges(self) -> "list[TableSink]":
+        return [sink for sink in self.stream.tables if sink.tombstone_times]
 
     def _operation(self) -> Operation | None:
         """Return the unfinished operation, other than one that was given up."""

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidemill.definitions.columns import DELETED
-from tidemill.definitions.sink import CommitMetadata, Transaction, run_in_transaction
+from tidemill.definitions.sink import CommitMetadata, Transaction
+from tidemill.sinks.table_sink import run_in_transaction
 from tidemill.storage.dataset import dataset_of
 from tidemill.text.names import sql_identifier
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
-    from tidemill.sinks.delta_merge import DeltaMerge
+    from tidemill.definitions.sink import TableSink
 
 _TIMES = ("timestamp", "timestamp_ntz", "date")
 
@@ -51,7 +52,7 @@ class Condition:
         return moment if self.type == "timestamp" else moment.replace(tzinfo=None)
 
 
-def condition_of(table: "DeltaTable", sink: "DeltaMerge", before: datetime) -> Condition | None:
+def condition_of(table: "DeltaTable", sink: "TableSink", before: datetime) -> Condition | None:
     """Return which tombstones of a merge table are older than a moment; None where no column shows their age.
 
     Args:
@@ -62,8 +63,8 @@ def condition_of(table: "DeltaTable", sink: "DeltaMerge", before: datetime) -> C
     types = {field.name: getattr(field.type, "type", None) for field in table.schema().fields}
     if DELETED not in types:
         return None
-    for column in (sink.sequence_by, sink.valid_by):
-        if column is not None and types.get(column) in _TIMES:
+    for column in sink.tombstone_times:
+        if types.get(column) in _TIMES:
             return Condition(column, str(types[column]), before)
     return None
 
@@ -76,7 +77,7 @@ def count_of(table: "DeltaTable", condition: Condition) -> int:
     return int(dataset_of(table).count_rows(filter=is_old))
 
 
-def delete(spark: "SparkSession", path: "Path", sink: "DeltaMerge", before: datetime, operation: str) -> None:
+def delete(spark: "SparkSession", path: "Path", sink: "TableSink", before: datetime, operation: str) -> None:
     """Remove old tombstones in one transaction, which Delta skips where the table has it already.
 
     Readers of the change feed do not see it: they leave out the changes of tombstones.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.connectors.connector import SourceContext
 from tidemill.connectors.feed import Feed, feed_of
-from tidemill.definitions.sink import CommitMetadata, Transaction
+from tidemill.definitions.sink import BatchIdentity, CommitMetadata, SinkBatch
 from tidemill.errors import TerminalError, TidemillError
 from tidemill.operations.core.spec import OperationSpec, Work
 from tidemill.operations.core.steps import Step, execute_steps, leased, unfinished
@@ -37,7 +37,6 @@ from tidemill.run.execute import query
 from tidemill.run.pause_points import pause_point
 from tidemill.run.spark.engine import record_jvm, session_of
 from tidemill.run.spark.error_translation import translated
-from tidemill.run.tables import preparation as tables
 from tidemill.storage import delta_log
 from tidemill.text.names import MAIN_SINK
 
@@ -152,7 +151,7 @@ class _Replaying:
         rows = validated(self.feed, refused)
         built = query.build(self.stream, SourceContext(self._spark, self.target), manifest.active.number)
         for sink in self.stream.sinks:
-            tables.check_table(sink, self._records.table(sink.name), built.output)
+            sink.check(self._records.sink_context(sink.name), built.output)
         if lease is None:
             verdict = verdict_of(rows)
             return self._replay(verdict, effects_of(self.stream, verdict, readers))
@@ -179,7 +178,7 @@ class _Replaying:
         decided["sinks"] = [sink.name for sink in sinks]
         for sink in sinks:
             lease.check()
-            tables.prepare(self._spark, sink, self._records.table(sink.name), built.output)
+            sink.prepare(self._spark, self._records.sink_context(sink.name), built.output)
         pause_point("replay-staged", self.stream.name)
         execute_steps(self._records, operation, self._steps(operation), lease)
         return replay
@@ -238,7 +237,7 @@ class _Replaying:
         return read_table(self._spark, folder)
 
     def _write(self, operation: Operation, name: str) -> None:
-        """Write the rows of the records that passed into one table; Delta skips it where the table has them."""
+        """Write the rows of the records that passed into one sink; Delta skips it where a table has them."""
         sink = next((sink for sink in self.stream.sinks if sink.name == name), None)
         if sink is None:
             raise TerminalError(
@@ -247,8 +246,9 @@ class _Replaying:
                 fix="declare the sink as it was, and run the command again.",
             )
         metadata = CommitMetadata(batch_id=None, operation=operation.id, **operation.decided["metadata"])
-        rows = self._staged(operation, _OUTPUT)
-        sink.write(rows, self._records.table(name), Transaction(operation.id, 0), metadata)
+        identity = BatchIdentity(str(self.stream.name), operation.id, 0)
+        batch = SinkBatch(identity, self._records.sink_context(name), metadata)
+        sink.write(self._staged(operation, _OUTPUT), batch)
 
     def _keep_refused(self, operation: Operation) -> None:
         """Replace the validated records by those that did not pass; Delta skips it where the table has been changed."""

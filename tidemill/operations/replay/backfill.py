@@ -15,6 +15,7 @@ from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.effects import began, refusing_readers
 from tidemill.operations.core.spec import ALLOW_MISSING, Argument, OperationSpec, Work, flag
+from tidemill.operations.core.staging import check_has_rows, unstaged
 from tidemill.operations.core.steps import unfinished
 from tidemill.operations.replay.backfill_range import BackfillRange, backfill_range, whole_because
 from tidemill.operations.replay.backfill_steps import KIND, STEPS, Backfilling, read_up_to
@@ -25,7 +26,6 @@ from tidemill.operations.replay.source_history import missing_in_sources, remove
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.execute.progress import Live
-from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.storage import delta_log
 from tidemill.text.durations import flag_duration
 from tidemill.text.plurals import pluralize
@@ -130,6 +130,7 @@ def _check(stream: "Stream", snapshot: Snapshot) -> None:
     Raises:
         TerminalError: It has never run, its rows change after they were written, or it reads changes.
     """
+    check_has_rows(stream)
     again = f"compute it as a whole: tidemill rebuild {stream.name}"
     if snapshot.manifest is None or snapshot.tail.latest_offset is None:
         raise TerminalError(
@@ -180,6 +181,7 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
     effects = [
         f"What the stream has read{near} is read again, into a staging table; then {what} are replaced in one commit.",
         *([f"That is {'; '.join(decided['reads'])}."] if decided.get("reads") else ()),
+        *unstaged(stream),
         *decided["missing"],
     ]
     if not (lookback or operation.done or _by_key(stream)) and span.kind in TIMES:
@@ -209,7 +211,7 @@ def _outcome(operation: Operation) -> str:
 
 
 def _by_key(stream: "Stream") -> bool:
-    return isinstance(stream.main, DeltaMerge)
+    return stream.main.rows_are_replaced
 
 
 def replay_range(

@@ -205,11 +205,11 @@ class Backfilling(Staging):
 
     def _replace_ranges(self) -> None:
         changes = ("rows_added", "rows_removed", "rows_changed")
-        if len(self.stream.sinks) == 1 and not any(map(self.operation.result.get, changes)):
+        if len(self.stream.tables) == 1 and not any(map(self.operation.result.get, changes)):
             return  # a commit that changes nothing would stop every reader of the table
         with session(self.engine, self.lease) as spark:
             tables = self._tables(spark)
-            for sink in self.stream.sinks:
+            for sink in self.stream.tables:
                 tables.replace(sink)
 
     def _remove_staging(self) -> None:

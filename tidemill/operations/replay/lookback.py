@@ -10,7 +10,6 @@ from tidemill.errors import TerminalError
 from tidemill.operations.replay.backfill_range import whole_because
 from tidemill.operations.replay.source_span import period_around, source_spans
 from tidemill.operations.replay.unread_rows import check_unread
-from tidemill.sinks.delta_append import DeltaAppend
 from tidemill.text.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def lookback_of(stream: "Stream", given: str | timedelta | None) -> timedelta | 
     if given is None:
         return stream.lookback
     because = whole_because(stream)
-    if because is None and not all(isinstance(sink, DeltaAppend) for sink in stream.sinks):
+    if because is None and not all(sink.only_appends for sink in stream.tables):
         because = "its rows depend on everything before them"
     if because is not None:
         raise TerminalError(

@@ -12,15 +12,14 @@ from tidemill.definitions.columns import BATCH, DELETED
 from tidemill.definitions.sink import Transaction
 from tidemill.operations.core.staging import operation_metadata
 from tidemill.run.batch.writer import batch_column
-from tidemill.run.tables.preparation import add_columns, new_columns
-from tidemill.sinks.delta_merge import DeltaMerge
-from tidemill.sinks.replacement import comparable, replace_rows
+from tidemill.sinks.replacement import comparable
+from tidemill.sinks.table_sink import new_columns
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidemill.definitions.sink import Sink
+    from tidemill.definitions.sink import TableSink
     from tidemill.operations.replay.backfill_range import BackfillRange
     from tidemill.records.operation import Operation
     from tidemill.records.stream_records import StreamRecords
@@ -44,7 +43,7 @@ class RangeTables:
     staged: "StreamRecords"
     operation: "Operation"
 
-    def compared(self, sink: "Sink") -> dict[str, int]:
+    def compared(self, sink: "TableSink") -> dict[str, int]:
         """Return how the rows of a range would change: rows before and after, added, removed and changed.
 
         A row is the same where all its columns are, but for `_batch`. Only the rows of a merge table have an identity
@@ -61,8 +60,7 @@ class RangeTables:
         numbers = {"rows_before": old.count(), "rows_after": now.count(), "rows_added": added.count()}
         numbers["rows_removed"] = numbers["rows_before"] - numbers["rows_after"] + numbers["rows_added"]
         changed = 0
-        if isinstance(sink, DeltaMerge):
-            identity = list(sink.row_identity)
+        if identity := list(sink.row_identity):
             changed = added.join(
                 old.select(*map(sql_identifier, identity)), on=identity, how="left_semi"
             ).count()
@@ -70,24 +68,17 @@ class RangeTables:
         numbers["rows_removed"] -= changed
         return numbers | {"rows_changed": changed}
 
-    def replace(self, sink: "Sink") -> None:
+    def replace(self, sink: "TableSink") -> None:
         """Replace the range of a live table in one commit, which Delta skips where the table has it already."""
-        table, rows, commit = self.live.table(sink.name), self._after(sink), self.commit(sink.name)
-        if isinstance(sink, DeltaMerge):
-            add_columns(self.spark, table, new_columns(self._before(sink).schema, rows.schema, table))
-            transaction = Transaction(commit["txnAppId"], int(commit["txnVersion"]))
-            replace_rows(
-                rows,
-                self._before(sink),
-                table,
-                sink.row_identity,
-                transaction=transaction,
-                user_metadata=commit["userMetadata"],
-            )
-            return
-        writer = rows.write.format("delta").mode("overwrite").options(**commit)
-        writer = writer.option("replaceWhere", self.span.condition).option("mergeSchema", "true")
-        writer.option("partitionOverwriteMode", "static").save(str(table))
+        commit = self.commit(sink.name)
+        sink.replace_range(
+            self._after(sink),
+            self._before(sink),
+            self.live.table(sink.name),
+            condition=self.span.condition,
+            transaction=Transaction(commit["txnAppId"], int(commit["txnVersion"])),
+            user_metadata=commit["userMetadata"],
+        )
 
     def commit(self, sink: str) -> dict[str, str]:
         """Return the options of the commit to a table: its transaction and its `userMetadata`."""
@@ -98,11 +89,11 @@ class RangeTables:
             "userMetadata": operation_metadata(self.operation, begin=asked["begin"], end=asked["end"]),
         }
 
-    def _before(self, sink: "Sink") -> "DataFrame":
+    def _before(self, sink: "TableSink") -> "DataFrame":
         """Return the live rows of the range, or of the keys of the range."""
         return self._of_range(sink, self._read(self.live, sink))
 
-    def _after(self, sink: "Sink") -> "DataFrame":
+    def _after(self, sink: "TableSink") -> "DataFrame":
         """Return the staged rows, as rows of the live stream's last batch."""
         rows = self._of_range(sink, self._read(self.staged, sink))
         if BATCH not in rows.columns:
@@ -110,17 +101,17 @@ class RangeTables:
         snapshot = self.live.snapshot()
         return rows.withColumn(BATCH, batch_column(snapshot.generation, snapshot.last_commit))
 
-    def _of_range(self, sink: "Sink", rows: "DataFrame") -> "DataFrame":
-        if not isinstance(sink, DeltaMerge):
+    def _of_range(self, sink: "TableSink", rows: "DataFrame") -> "DataFrame":
+        if not sink.key_columns:
             return rows.where(self.span.condition)
-        keys = list(map(sql_identifier, sink.keys))
+        keys = list(map(sql_identifier, sink.key_columns))
         before, after = (
             self._read(records, sink).where(self.span.condition).select(*keys)
             for records in (self.live, self.staged)
         )
-        return rows.join(before.union(after).distinct(), on=list(sink.keys), how="left_semi")
+        return rows.join(before.union(after).distinct(), on=list(sink.key_columns), how="left_semi")
 
-    def _read(self, records: "StreamRecords", sink: "Sink") -> "DataFrame":
+    def _read(self, records: "StreamRecords", sink: "TableSink") -> "DataFrame":
         return self.spark.read.format("delta").load(str(records.table(sink.name)))
 
 

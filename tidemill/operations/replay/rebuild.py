@@ -22,7 +22,14 @@ from tidemill.errors import TerminalError, TidemillError
 from tidemill.operations.core.change import Change
 from tidemill.operations.core.effects import began, refusing_readers
 from tidemill.operations.core.spec import ALLOW_MISSING, OperationSpec, Work, flag
-from tidemill.operations.core.staging import Staging, commit_options, copy_tables, replace_table
+from tidemill.operations.core.staging import (
+    Staging,
+    check_has_rows,
+    commit_options,
+    copy_tables,
+    replace_table,
+    unstaged,
+)
 from tidemill.operations.core.steps import Step, session, unfinished
 from tidemill.operations.replay.source_history import missing_in_sources
 from tidemill.records.manifest import Generation, Manifest
@@ -36,7 +43,7 @@ from tidemill.text.plurals import pluralize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidemill.definitions.sink import Sink
+    from tidemill.definitions.sink import TableSink
     from tidemill.definitions.stream import Stream
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
@@ -77,6 +84,7 @@ def rebuild(
         TerminalError: It has never run, or its sources no longer have everything.
         LeaseHeldError: A run, or another process with the same operation, holds the stream.
     """
+    check_has_rows(stream)
     records = StreamRecords(target.lake, stream.name)
     manifest = records.manifest()
     if manifest is None:
@@ -136,6 +144,7 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
     effects = [
         f"Generation {decided['generation']} reads the sources from their beginning into a staging table.",
         f"The table{rows} is replaced in one commit; until then readers see the old rows, and the stream may run.",
+        *unstaged(stream),
         *decided["missing"],
     ]
     if operation.arguments["keep_old"]:
@@ -215,9 +224,9 @@ class _Rebuilding(Staging):
                 stream=self.stream.name,
                 fix="restore the folder from a backup.",
             )
-        sinks: list[Sink | None] = (
-            [*self.stream.sinks[:-1], None] if feed_of(self.stream) else [*self.stream.sinks[:-1]]
-        )
+        sinks: list[TableSink | None] = [*self.stream.tables[:-1]]
+        if feed_of(self.stream):
+            sinks.append(None)
         with session(self.engine, self.lease) as spark:
             for sink in (*sinks, self.stream.main):
                 name = QUARANTINE if sink is None else sink.name

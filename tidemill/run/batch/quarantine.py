@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
-from tidemill.records.stream_records import transaction_app_id
+from tidemill.definitions.sink import transaction_app_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

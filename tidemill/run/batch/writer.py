@@ -21,10 +21,10 @@ from tidemill.checkpoint import read_tail
 from tidemill.connectors.violations import counts, kept
 from tidemill.definitions.columns import BATCH, RAW, VIOLATED
 from tidemill.definitions.expectations import Expect
-from tidemill.definitions.sink import CommitMetadata, Sink, Transaction
+from tidemill.definitions.sink import BatchIdentity, CommitMetadata, Sink, SinkBatch
 from tidemill.errors import CheckpointError
 from tidemill.records.batch_counts import BatchCounts
-from tidemill.records.stream_records import StreamRecords, transaction_app_id
+from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.counted import CountedRows, numbers
 from tidemill.run.batch.quarantine import (
     BUCKETS,
@@ -117,12 +117,12 @@ class BatchWriter:
         elif self.ingest is not None:
             self._ingest(rows, self.ingest, query_id, batch_id)
         elif self._reads_once:
-            self._write(rows, query_id, self._metadata(batch_id))
+            self._write(rows, query_id, batch_id)
         else:
             # The whole plan runs before any write: a write that Delta skips must not leave partitions of the
             # state uncommitted.
             with _computed_once(rows) as output:
-                self._write(output, query_id, self._metadata(batch_id))
+                self._write(output, query_id, batch_id)
 
     def _execute(self, rows: "DataFrame", query_id: str, batch_id: int) -> None:
         """Execute a batch that the main table has; its commit has all counts but that of the lines of a feed."""
@@ -164,13 +164,13 @@ class BatchWriter:
         """Write the main table by a job that counts the records, then the refused ones; return the counts."""
         validated = _validated(records, ingest)
         output = self._output(validated.rows, ingest, batch_id)
-        metadata = self._metadata(batch_id, validation=ingest.validation)
         if not ingest.expect:
-            self._write(output, query_id, metadata)
+            self._write(output, query_id, batch_id, validation=ingest.validation)
             counted = validated.numbers()
         else:
             expected = CountedRows(output, *counts(output, ingest.expect))
-            self._write(kept(expected.rows, ingest.expect), query_id, metadata)
+            rows = kept(expected.rows, ingest.expect)
+            self._write(rows, query_id, batch_id, validation=ingest.validation)
             counted = validated.numbers() | _of_output(expected.numbers())
         buckets = counted.pop(BUCKETS)
         if counted["rows_quarantined"]:
@@ -190,7 +190,7 @@ class BatchWriter:
             if counted["rows_quarantined"] or stale:
                 self._quarantine(ingest.refused(records, buckets), query_id, batch_id, stale=stale)
             committed = {name: count for name, count in counted.items() if name != "rows_blank"}
-            self._write(kept(output, ingest.expect), query_id, self._metadata(batch_id, **committed))
+            self._write(kept(output, ingest.expect), query_id, batch_id, **committed)
         return counted
 
     def _output(self, validated: "DataFrame", ingest: Ingest, batch_id: int) -> "DataFrame":
@@ -203,16 +203,19 @@ class BatchWriter:
         quarantine(records, self.records, query_id, batch_id, generation=self.generation, replace=stale)
         pause_point("after-quarantine", self.records.stream)
 
-    def _metadata(self, batch_id: int, **known: Any) -> CommitMetadata:
-        return CommitMetadata(
+    def _write(self, output: "DataFrame", query_id: str, batch_id: int, **known: Any) -> None:
+        """Write the output into each sink, the main table last; `known` is what their commits record."""
+        metadata = CommitMetadata(
             batch_id=batch_id, fingerprint=self.fingerprint, static_versions=self.static_versions, **known
         )
-
-    def _write(self, output: "DataFrame", query_id: str, metadata: CommitMetadata) -> None:
+        identity = BatchIdentity(str(self.records.stream), query_id, batch_id)
         for sink in self.sinks:
+            context = self.records.sink_context(sink.name)
+            last = sink.last_batch(context, query_id) if self.repeat else None
+            if last is not None and last >= batch_id:
+                continue
             self.records.assert_lease(self.epoch)
-            transaction = Transaction(transaction_app_id(query_id, sink.name), metadata.batch_id or 0)
-            sink.write(output, self.records.table(sink.name), transaction, metadata)
+            sink.write(output, SinkBatch(identity, context, metadata))
             if sink is not self.sinks[-1]:
                 pause_point("between-sinks", self.records.stream)
         pause_point("after-sink", self.records.stream)

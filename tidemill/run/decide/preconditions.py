@@ -9,7 +9,6 @@ from tidemill.errors import CheckpointError, TerminalError
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import Snapshot
-from tidemill.run.tables.preparation import check_sinks
 from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
@@ -40,7 +39,9 @@ def check_records(stream: "Stream", snapshot: Snapshot) -> None:
     _check_operation(stream, snapshot)
     _check_query_id(stream, snapshot)
     _check_table(stream, snapshot, snapshot.manifest)
-    check_sinks(stream, snapshot)
+    for sink in stream.tables:
+        if (recorded := snapshot.manifest.active.sinks.get(sink.name)) is not None:
+            sink.check_recorded(snapshot.records.sink_context(sink.name), recorded)
     _check_output_mode(stream, snapshot, snapshot.manifest)
 
 

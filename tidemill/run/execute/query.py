@@ -29,7 +29,6 @@ from tidemill.records.stateful_operator import StatefulOperator
 from tidemill.run.batch.validation_rules import is_repeatable, uses_time_of_batch
 from tidemill.run.batch.writer import batch_column
 from tidemill.run.spark.classic import explained, full_plan, plan_text, state_types
-from tidemill.sinks.delta_merge import DeltaMerge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -205,7 +204,7 @@ def _reserved(stream: "Stream", inputs: "Iterable[DataFrame]") -> list[str]:
 
     The validity of another stream's versions passes through a function, unless the stream has versions of its own.
     """
-    has_versions = any(isinstance(sink, DeltaMerge) and sink.scd_type == 2 for sink in stream.sinks)  # noqa: PLR2004
+    has_versions = any(sink.has_versions for sink in stream.tables)
     known = set() if has_versions else {column for rows in inputs for column in rows.columns}
     return [column for column in TABLE_COLUMNS if column not in known.intersection((START_AT, END_AT))]
 

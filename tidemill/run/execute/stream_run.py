@@ -43,7 +43,6 @@ from tidemill.run.execute.running_query import Progress, RunningQuery
 from tidemill.run.spark import classic
 from tidemill.run.spark.engine import Engine, record_jvm, session_of
 from tidemill.run.tables import new_readers, rewound
-from tidemill.run.tables import preparation as tables
 from tidemill.run.tables.guard import check_edges
 from tidemill.run.tables.pinned_versions import current_versions
 from tidemill.run.tables.planned_files import check_planned_files
@@ -240,8 +239,9 @@ class StreamRun:
         classic.check_supported(built.rows, self.stream.query.output_mode)
         result = code_change.verdict(generation, self._tail(), built.operators, built.fingerprint)
         code_change.check(self.stream.name, result)
+        records = self._snapshot.records
         for sink in self.stream.sinks:
-            tables.check_table(sink, self._snapshot.records.table(sink.name), built.output)
+            sink.check(records.sink_context(sink.name), built.output)
         relocation.follow(self._snapshot, self._sources)
         # A table without a manifest is refused, so the manifest comes first.
         self._recorder.update(sources=self._sources)
@@ -249,13 +249,13 @@ class StreamRun:
             self._recorder.update(table_id=None)  # a table that was never written may be recreated
         for sink in self.stream.sinks:
             self.lease.check()
-            tables.prepare(spark, sink, self._snapshot.records.table(sink.name), built.output)
-        table = self._snapshot.records.sink_table(None)
+            sink.prepare(spark, records.sink_context(sink.name), built.output)
+        table = records.sink_table(None)
         self._recorder.update(
             table_id=None if table is None else table.table_id,
             sinks={
                 **self._recorder.generation.sinks,
-                **{sink.name: sink.identity for sink in self.stream.sinks},
+                **{sink.name: sink.identity for sink in self.stream.tables},
             },
             fingerprint=built.fingerprint,
             operators=built.operators,

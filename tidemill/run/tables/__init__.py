@@ -1,1 +1,1 @@
-"""The tables and files that a run reads and writes: guards, pinned versions, preparation."""
+"""The tables and files that a run reads and writes: guards and pinned versions."""

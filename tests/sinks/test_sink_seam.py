@@ -1,0 +1,148 @@
+"""Sinks that are no tables, as declared; and the seam: outside its room a sink is asked for properties only."""
+
+import ast
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tidemill import (
+    BackfillBy,
+    BatchSink,
+    Checks,
+    DeltaAppend,
+    DeltaMerge,
+    Feed,
+    Json,
+    Pipeline,
+    QueryOptions,
+)
+from tidemill.definitions.sink import TableSink
+from tidemill.errors import DefinitionError, TerminalError
+from tidemill.operations.core.staging import check_has_rows
+
+LIBRARY = Path(__file__).parents[2] / "tidemill"
+KINDS = {
+    "BatchSink",
+    "CommitTable",
+    "DeltaAppend",
+    "DeltaMerge",
+    "DeltaOverwrite",
+    "DeltaSink",
+    "ExternalSink",
+}
+
+
+def send(rows, batch):
+    pass
+
+
+def stream(sink, **declared):
+    feed = Feed("orders", format=Json("id STRING, at TIMESTAMP"))
+    return Pipeline("shop").stream(source=feed, sink=sink, name="orders", **declared)(lambda events: events)
+
+
+def test_a_stream_with_one_table_beside_a_function_has_that_table_as_its_main_one():
+    table = DeltaAppend()
+    orders = stream([table, BatchSink(send)])
+    assert [sink.name for sink in orders.sinks] == ["send", "main"]
+    assert (orders.tables, orders.external_sinks) == ((table,), (BatchSink(send),))
+    assert orders.main is table
+    assert [sink.delivery for sink in orders.sinks] == ["at least once", "exactly once"]
+
+
+def test_a_stream_without_a_table_gets_a_table_of_its_commits():
+    orders = stream([BatchSink(send, name="first"), BatchSink(send, name="second")])
+    assert [sink.name for sink in orders.sinks] == ["first", "second", "main"]
+    assert isinstance(orders.main, TableSink)
+    assert (orders.main.has_rows, orders.main.only_appends, orders.main.native) == (False, True, False)
+
+
+@pytest.mark.parametrize("reading", ["reading", "changes", "static"])
+def test_a_table_of_commits_is_no_source(reading):
+    with pytest.raises(DefinitionError, match=r"shop/orders has no table sink: .*Add a DeltaAppend\(\)"):
+        getattr(stream(BatchSink(send)), reading)()
+
+
+@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+def test_a_function_takes_every_output_mode(mode):
+    upstream = stream(DeltaAppend())
+    options = QueryOptions(output_mode=mode)
+    counts = Pipeline("shop").stream(source=upstream, sink=BatchSink(send), query=options, name="counts")
+    assert counts(lambda orders: orders.groupBy("id").count()).main.has_rows is False
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda: BatchSink("send"), "function is 'send'"),
+        (lambda: BatchSink(partial(send)), "sink name ''"),
+        (lambda: stream(BatchSink(send, name="main")), "reserved for a table"),
+        (lambda: stream([BatchSink(send, name="main"), DeltaAppend(name="copy")]), "reserved for a table"),
+        (lambda: stream([BatchSink(send), DeltaAppend(name="copy")]), "the main one, has none"),
+        (lambda: stream([BatchSink(send), BatchSink(send)]), "needs its own name"),
+        (lambda: stream(BatchSink(send), backfill_by=BackfillBy("at")), "backfill_by is declared"),
+        (
+            lambda: stream(BatchSink(send), checks=Checks(freshness="1 hour", event_time="at")),
+            "checks has event_time",
+        ),
+    ],
+)
+def test_a_sink_that_is_declared_wrongly_is_refused(declare, message):
+    with pytest.raises(DefinitionError, match=message):
+        declare()
+
+
+def test_what_has_no_rows_cannot_be_computed_again():
+    with pytest.raises(TerminalError, match=r"no sink of it is a table.*Fix: .*tidemill reset shop/orders"):
+        check_has_rows(stream(BatchSink(send)))
+    check_has_rows(stream([BatchSink(send), DeltaMerge(keys=["id"], sequence_by="at")]))
+
+
+def test_outside_the_room_no_code_asks_for_the_class_of_a_sink():
+    asking = []
+    for path in sorted(LIBRARY.rglob("*.py")):
+        if path.is_relative_to(LIBRARY / "sinks"):
+            continue
+        asking += [f"{path.relative_to(LIBRARY)}:{line}" for line in classes_asked_for(path.read_text())]
+    assert asking == []
+
+
+def classes_asked_for(code: str) -> list[int]:
+    """The lines that compare the class of something with a kind of sink."""
+    lines = []
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                asked = kinds
+            case ast.MatchClass(cls=asked) | ast.Compare(comparators=[asked, *_]):
+                pass
+            case _:
+                continue
+        names = {part.id for part in ast.walk(asked) if isinstance(part, ast.Name)}
+        names |= {part.attr for part in ast.walk(asked) if isinstance(part, ast.Attribute)}
+        lines += [node.lineno if hasattr(node, "lineno") else asked.lineno] * bool(names & KINDS)
+    return lines
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "isinstance(sink, DeltaMerge)",
+        "isinstance(sink, (str, tidemill.DeltaAppend))",
+        "type(sink) is DeltaOverwrite",
+        "match sink:\n    case DeltaMerge(): ...",
+    ],
+)
+def test_every_way_to_ask_for_the_class_is_seen(code):
+    assert classes_asked_for(code)
+
+
+def test_every_kind_of_sink_is_known_here():
+    declared = {
+        node.name
+        for path in (LIBRARY / "sinks").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    }
+    assert declared == KINDS

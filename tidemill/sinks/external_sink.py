@@ -1,0 +1,79 @@
+"""Base of the sinks that write elsewhere, and the table of commits that a stream with only such sinks gets."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidemill.definitions.sink import CommitMetadata, Sink, SinkContext, Transaction
+from tidemill.sinks.table_sink import DeltaSink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from tidemill.definitions.options import OutputMode
+
+
+@dataclass(frozen=True)
+class ExternalSink(Sink):
+    """Base of the sinks that are not tables: they take any output, and do not know which batches they have."""
+
+    @property
+    def commit_table(self) -> "CommitTable":
+        """A table of the batches that the sinks have."""
+        return CommitTable()
+
+    def refuses(self, output_mode: "OutputMode") -> str | None:
+        """Take every output mode."""
+
+    def check(self, context: SinkContext, output: "StructType") -> None:
+        """Take every output."""
+
+    def prepare(self, spark: "SparkSession", context: SinkContext, output: "StructType") -> None:
+        """Need nothing before the query."""
+
+    def last_batch(self, context: SinkContext, query_id: str) -> int | None:
+        """Not know the newest batch, so that a repeated batch is written again."""
+
+
+@dataclass(frozen=True)
+class CommitTable(DeltaSink):
+    """The main table of a stream without a table sink: one row per batch, when its other sinks have written it."""
+
+    @property
+    def has_rows(self) -> bool:
+        """The rows of the output are elsewhere."""
+        return False
+
+    def refuses(self, output_mode: "OutputMode") -> str | None:
+        """Take every output mode."""
+
+    def table_schema(self, output: "StructType") -> "StructType":  # noqa: ARG002 - the same for every output
+        """Return the columns of a batch: its identity, its rows, and when it was committed."""
+        from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+        return StructType(
+            [
+                StructField("query_id", StringType()),
+                StructField("batch_id", LongType()),
+                StructField("rows", LongType()),
+                StructField("committed_at", TimestampType()),
+            ]
+        )
+
+    def commit(
+        self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
+    ) -> None:
+        """Append the row of the batch, which Delta skips where the table has the transaction already."""
+        from pyspark.sql import functions as F
+
+        count = rows.count()
+        row = rows.sparkSession.range(1).select(
+            F.lit(transaction.app_id).alias("query_id"),
+            F.lit(transaction.version).cast("bigint").alias("batch_id"),
+            F.lit(count).cast("bigint").alias("rows"),
+            F.current_timestamp().alias("committed_at"),
+        )
+        metadata = replace(metadata, rows_written=count)
+        self._writer(row, "append", transaction, metadata.to_json()).save(str(table))
