@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv python java jars demo test quick ui lint format reference \
+.PHONY: help venv python java jars demo test test-full quick ui lint format reference \
 	campaign changes warm-test cluster-test damage kills bench bench-reading bench-long bench-quick lock pin-jars clean
 
 # The first suitable Python; `make demo PYTHON=/path/to/python` names another one.
@@ -30,6 +30,10 @@ test: java $(READY) ## run the tests
 	$(BIN)/tidemill jars fetch --broker
 	$(BIN)/python -m pytest -m "not campaign" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--durations 10 --durations-min 30 $(ARGS)
+
+test-full: java $(READY) ## run all tests: kills at every step, every kind of stream; takes about three times as long as `test`
+	$(BIN)/tidemill jars fetch --broker
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 30 $(ARGS)
 
 quick: $(READY) ## run the tests that need no JVM, in less than a minute
 	$(BIN)/python -m pytest -m "not jvm and not campaign and not slow" -n $(WORKERS) $(ARGS)
