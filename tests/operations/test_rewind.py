@@ -183,7 +183,7 @@ class Killed(BaseException):
 
 
 def steps(names):
-    """The steps at which a command is killed; `make test` has the one in which tables change, `make campaign` all."""
+    """The steps at which a command is killed; `make test` has the one in which tables change, `make test-full` all."""
     return [
         step if step == "tables" else pytest.param(step, marks=pytest.mark.campaign)
         for step in ("begin", *names)

@@ -137,7 +137,7 @@ def filled(scratch, *streams):
     scratch.run(made["payments"], [PAYMENTS[1]])
 
 
-# A kill costs a JVM: `make test` has each point once, `make campaign` all of them.
+# A kill costs a JVM: `make test` has each point once, `make test-full` all of them.
 campaign = pytest.mark.campaign
 
 AT = {
