@@ -620,6 +620,6 @@ def test_a_lake_that_can_only_be_read_is_checked_from_its_kept_batches_each_time
     def refuse(*_):
         raise PermissionError
 
-    monkeypatch.setattr("tidemill.records.StreamRecords.write_checked", refuse)
+    monkeypatch.setattr("tidemill.records.stream_records.StreamRecords.write_checked", refuse)
     for _ in range(2):
         assert lake.check(orders, "exactly_once").numbers["batches_compared"] == RUNS

@@ -113,7 +113,7 @@ def test_an_adoption_that_was_killed_is_continued(scratch, plain, tmp_path, monk
     checkpoint, table = copy_of(plain, tmp_path)
     windows = declared(plain)
     with monkeypatch.context() as patch:
-        patch.setattr("tidemill.records.StreamRecords.write_manifest", lambda *_: 1 / 0)
+        patch.setattr("tidemill.records.stream_records.StreamRecords.write_manifest", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             adopt(windows, scratch.target, checkpoint, table=table)
     assert not table.exists()

@@ -21,6 +21,7 @@ from tests.pipelines.ads.oracle import COLUMNS, Batch, Row, Table
 from tidemill import Stream
 from tidemill.connectors.connector import SourceContext
 from tidemill.connectors.feed import feed_of
+from tidemill.connectors.registry import connector_of
 from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
 from tidemill.target.target import FolderBinding
 
@@ -70,7 +71,7 @@ class PlainSpark:
         rows = self.spark.read.parquet(str(self.folder / stream))
         if quarantine:
             rows = _bad(rows).select(F.col(RAW).alias("raw"), F.array_sort(VIOLATED).alias("violated"))
-        elif ads.ads[stream].feed:
+        elif feed_of(ads.ads[stream]):
             rows = _good(rows)
         return as_table(rows, COLUMNS[name])
 
@@ -92,10 +93,9 @@ class PlainSpark:
 
     def _ingest(self, stream: Stream) -> None:
         target = SimpleNamespace(binding=lambda feed: FolderBinding(self.landing / feed))
-        assert feed_of(stream) is not None
-        self._append(
-            stream(feed_of(stream).open(SourceContext(self.spark, target), "records")), stream.name.stream
-        )
+        feed = feed_of(stream)
+        records = connector_of(feed).open(feed, SourceContext(self.spark, target), "records")
+        self._append(stream(records), stream.name.stream)
 
     def _inputs(self, stream: Stream) -> "list[DataFrame]":
         inputs = []
@@ -107,7 +107,7 @@ class PlainSpark:
             table = str(self.folder / upstream)
             schema = self.spark.read.parquet(table).schema
             rows = self.spark.readStream.name(name).schema(schema).parquet(table)
-            if ads.ads[upstream].feed:
+            if feed_of(ads.ads[upstream]):
                 rows = _good(rows)
             if source.watermark is not None:
                 rows = rows.withWatermark(

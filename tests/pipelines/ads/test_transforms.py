@@ -216,7 +216,7 @@ def test_each_rule_of_a_feed_is_violated_by_its_own_defect_only(spark, stream):
 
 
 def test_a_delete_needs_no_campaign(spark):
-    rule = ads.campaigns.feed.rules["has_campaign_id"]
+    rule = feed_of(ads.campaigns).rules["has_campaign_id"]
     ends = spark.sql("SELECT 'delete' AS op, CAST(NULL AS STRING) AS campaign_id")
 
     assert ends.selectExpr(violated(rule, guard(ends))).collect() == [(False,)]
