@@ -61,7 +61,7 @@ def commit(log: Path, version: int, query_id: str) -> None:
 def batches(lake: Lake, query_id: str, first: int, end: int) -> None:
     """Write what runs of one batch each leave behind."""
     checkpoint, records = lake.checkpoint(orders.name, 1), StreamRecords(lake, orders.name)
-    log = lake.table(orders.name) / "_delta_log"
+    log = Path(lake.table(orders.name).uri) / "_delta_log"
     for batch in range(first, end):
         commit(log, batch + 1, query_id)
         offset = f'events:{{"logOffset":{batch}}}'
@@ -95,14 +95,14 @@ def batches(lake: Lake, query_id: str, first: int, end: int) -> None:
 def main() -> None:
     """Print the time of each evaluation."""
     with TemporaryDirectory() as root:
-        lake, query_id = Lake(Path(root) / "lake"), str(uuid4())
+        lake, query_id = Lake.at(Path(root) / "lake"), str(uuid4())
         landing = Path(root) / "landing"
         (landing / "orders").mkdir(parents=True)
         checkpoint = lake.checkpoint(orders.name, 1)
         for folder in ("offsets", "commits"):
             (checkpoint / folder).mkdir(parents=True)
         (checkpoint / "metadata").write_text(json.dumps({"id": query_id}), encoding="utf-8")
-        log = lake.table(orders.name) / "_delta_log"
+        log = Path(lake.table(orders.name).uri) / "_delta_log"
         log.mkdir(parents=True)
         commit(log, 0, query_id)
         target = Target(name="bench", lake=lake, default_binding=landing)

@@ -22,8 +22,8 @@ from tidemill.run.decide.decision import plan
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.execute.results import StreamResult
 from tidemill.run.spark.engine import Engine
-from tidemill.storage import delta_log
 from tidemill.storage.lake import Lake
+from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import FolderBinding, Target
 from tidemill.text.names import StreamName
 
@@ -297,7 +297,7 @@ class World:
             "control": self.lake.control(name),
             "ledger": self.lake.ledger(name),
         }
-        tables = self.lake.table(name).parent
+        tables = Path(self.lake.table(name).uri).parent
         return {
             **folders,
             **{p.name: p for p in tables.glob(f"{stream}*") if p.name.split("__")[0] == stream},
@@ -353,8 +353,8 @@ class World:
 
     def rows(self, stream: str, sink: str = "main") -> Rows:
         """Return the rows of a table that readers see."""
-        path = self.lake.table(StreamName("shop", stream), sink)
-        if delta_log.open_table(path) is None:
+        path = Path(self.lake.table(StreamName("shop", stream), sink).uri)
+        if TableRef.at(path).open() is None:
             return Counter()
         columns = ("raw", "violated") if sink == QUARANTINE else COLUMNS[stream]
         records = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
@@ -366,7 +366,7 @@ class World:
 
     def version(self, stream: str) -> int:
         """Return the version of a stream's table; -1 where there is none."""
-        version = delta_log.latest_version(self.lake.table(StreamName("shop", stream)))
+        version = self.lake.table(StreamName("shop", stream)).log.latest_version()
         return -1 if version is None else version
 
     def sql(self, statement: str, stream: str, **numbers: int) -> None:
@@ -378,7 +378,7 @@ class World:
             "spark.sql.sources.parallelPartitionDiscovery.parallelism",
         ):
             spark.conf.set(conf, "1")  # VACUUM has one job per partition
-        table = self.lake.table(StreamName("shop", stream))
+        table = Path(self.lake.table(StreamName("shop", stream)).uri)
         spark.sql(statement.format(table=f"delta.`{table}`", **numbers)).collect()
 
     def removed(self, stream: str, rows: Rows) -> None:

@@ -15,6 +15,7 @@ from tests.small import small_target
 from tidemill.definitions.pipeline import Pipeline
 from tidemill.engines.dev.broker import Broker
 from tidemill.storage.lake import Lake
+from tidemill.storage.table_ref import TableRef
 from tidemill.testing import Scratch, multiset
 
 ROOT = Path(__file__).parents[2]
@@ -179,8 +180,8 @@ class Kinds(World):
                 refused = self.scratch.quarantined(stream).total()
                 if refused != self.steps:
                     differences.append(f"{name}: {refused} records in quarantine, not {self.steps}")
-        archive = self.scratch.lake.table(self.pipeline["returns"].name, "archive")
-        rows = self.scratch.table_rows(archive, "order_id")
+        archive = Path(self.scratch.lake.table(self.pipeline["returns"].name, "archive").uri)
+        rows = self.scratch.table_rows(TableRef.at(archive), "order_id")
         return differences + _difference("returns__archive", rows, fault_oracle.expected_ingest())
 
 

@@ -87,7 +87,9 @@ def fill(declared: Declared, target: Target, landing: Path, sources: Path, scrat
         _checkpoint(checkpoint, query_id, batches, json.dumps(offset))
         if name in declared.folders:
             _source_log(checkpoint / "sources" / "rows", landing / name, batches - 1)
-        _main_table(target.lake.table(stream.name), query_id, long_table if is_long else short_table)
+        _main_table(
+            Path(target.lake.table(stream.name).uri), query_id, long_table if is_long else short_table
+        )
         _records(stream, target, query_id, batches)
 
 

@@ -59,7 +59,7 @@ class CheckLake:
 
     @property
     def lake(self) -> Lake:
-        return Lake(self.root / "lake")
+        return Lake.at(self.root / "lake")
 
     def scratch(self, engine=None) -> Scratch:
         """Return the runs in it; their numbers and those of their files follow the ones that are there."""
@@ -77,7 +77,7 @@ class CheckLake:
         return self.lake.checkpoint(stream.name, 1)
 
     def log(self, stream, sink: str = "main") -> Path:
-        return self.lake.table(stream.name, sink) / "_delta_log"
+        return Path(self.lake.table(stream.name, sink).uri) / "_delta_log"
 
     def records(self, stream) -> StreamRecords:
         return StreamRecords(self.lake, stream.name)

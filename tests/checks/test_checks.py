@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -197,8 +198,8 @@ def test_a_table_that_was_rolled_back_fails_the_checkpoint_and_exactly_once(lake
 
 
 def test_a_table_of_another_query_fails_the_checkpoint(lake):
-    shutil.rmtree(lake.lake.table(orders.name))
-    shutil.copytree(lake.lake.table(unique.name), lake.lake.table(orders.name))
+    shutil.rmtree(Path(lake.lake.table(orders.name).uri))
+    shutil.copytree(Path(lake.lake.table(unique.name).uri), Path(lake.lake.table(orders.name).uri))
     verdict, summary = status(lake.check(orders, "checkpoint_sound"))
     assert verdict == "error"
     assert "is not the table that the checkpoint was written with" in summary
@@ -424,7 +425,7 @@ def test_a_future_event_is_named_with_its_origin(lakes, tmp_path):
 
 def test_without_the_table_the_batch_of_a_future_event_is_named(lakes, tmp_path):
     lake = one_more(lakes, "future", tmp_path)
-    shutil.rmtree(lake.lake.table(orders.name))
+    shutil.rmtree(Path(lake.lake.table(orders.name).uri))
     assert "by an event that batch 6 read" in lake.check(unique, "watermark").summary
 
 

@@ -20,6 +20,7 @@ from tidemill import (
 from tidemill.connectors.registry import connector_of
 from tidemill.definitions.options import pinned_differences
 from tidemill.errors import DefinitionError
+from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
 
 FEED = Feed("orders", format=Json("id STRING, n INT"))
@@ -71,9 +72,8 @@ class Context:
         return {}
 
     def table(self, name):
-        from pathlib import Path
 
-        return Path("/nowhere") / name.stream
+        return TableRef.at("/tables/" + str(name))
 
 
 def orders():

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
@@ -26,7 +27,7 @@ def has_run(shop: Shop) -> None:
     shop.has_run("a.json")
     query_id = StreamRecords(shop.target.lake, ORDERS).snapshot().query_id
     properties = CommitProperties(app_transactions=[Transaction(query_id, 0)])
-    table = shop.target.lake.table(ORDERS)
+    table = Path(shop.target.lake.table(ORDERS).uri)
     write_deltalake(table, pa.table({"n": pa.array([1], pa.int32())}), commit_properties=properties)
 
 
@@ -62,7 +63,7 @@ def test_a_stream_that_has_never_run_is_named_as_such(shop):
 
 def test_an_error_exits_1_and_a_selection_leaves_it_out(shop):
     has_run(shop)
-    shutil.rmtree(shop.target.lake.table(ORDERS))
+    shutil.rmtree(Path(shop.target.lake.table(ORDERS).uri))
 
     result = run("--json")
 

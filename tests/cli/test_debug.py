@@ -30,7 +30,7 @@ def pings(result) -> dict[str, dict]:
 
 def target(tmp_path, **spark) -> ResolvedTarget:
     return ResolvedTarget(
-        name="t", lake=Lake(tmp_path), spark=SparkSettings(**spark), config=tmp_path / "tidemill.toml"
+        name="t", lake=Lake.at(tmp_path), spark=SparkSettings(**spark), config=tmp_path / "tidemill.toml"
     )
 
 

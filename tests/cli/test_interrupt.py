@@ -51,7 +51,7 @@ class Project:
 
     @property
     def lake(self) -> Lake:
-        return Lake(self.root / "lake")
+        return Lake.at(self.root / "lake")
 
     def interrupted(self, reached, *flags: str, sent: int = signal.SIGINT) -> "Interrupted":
         """`tidemill run`, interrupted by a signal when the condition holds."""

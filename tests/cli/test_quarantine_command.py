@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -39,7 +40,7 @@ def write_quarantine(shop, *refused):
     for batch, (raw, violated) in enumerate(refused):
         row = {"raw": raw, "violated": violated, "origin": origin, "generation": 1, "batch_id": batch}
         row["quarantined_at"] = BEGAN + timedelta(minutes=batch)
-        path = shop.target.lake.quarantine(ORDERS)
+        path = Path(shop.target.lake.quarantine(ORDERS).uri)
         write_deltalake(path, pa.Table.from_pylist([row], schema=schema), mode="append")
 
 

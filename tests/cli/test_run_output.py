@@ -128,6 +128,6 @@ def test_an_unfinished_stream_has_the_result_of_the_rule_that_stopped_it_only(tm
 
     error = TerminalError("no", stream=stream.name, rule="second")
     result = StreamResult(stream=stream.name, outcome="failed", error=error)
-    target = Target(name="t", lake=Lake(tmp_path), default_binding=tmp_path / "landing")
+    target = Target(name="t", lake=Lake.at(tmp_path), default_binding=tmp_path / "landing")
     checks = evaluate_after_run(stream, target, datetime.now(UTC), result)
     assert {check.name for check in checks} & {"first", "second"} == {"second"}

@@ -18,15 +18,15 @@ from tidemill.connectors.kafka.source import KafkaSource
 from tidemill.connectors.registry import backlog_of
 from tidemill.definitions.source import Source, StreamTable
 from tidemill.errors import TerminalError
-from tidemill.storage import delta_log
 from tidemill.storage.lake import Lake
+from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import KafkaCluster, Target
 from tidemill.text.names import StreamName
 
 
 def target(root: Path, bootstrap: str = "") -> Target:
     """A target of one cluster."""
-    return Target(name="t", lake=Lake(root), clusters={"default": KafkaCluster(bootstrap=bootstrap)})
+    return Target(name="t", lake=Lake.at(root), clusters={"default": KafkaCluster(bootstrap=bootstrap)})
 
 
 class Reader:
@@ -171,7 +171,7 @@ class Table:
 
     def __init__(self, engine, target: Target) -> None:
         self.spark = engine.new()
-        self.path = target.lake.table(ORDERS)
+        self.path = Path(target.lake.table(ORDERS).uri)
         self.sql(f"CREATE TABLE {self} (n BIGINT, p STRING) USING delta PARTITIONED BY (p) "
                  "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")  # fmt: skip
         self.append((1, "a"), (2, "a"))
@@ -185,7 +185,7 @@ class Table:
 
     def append(self, *rows: tuple[int, str], **options: str) -> None:
         frame = self.spark.createDataFrame(rows, "n BIGINT, p STRING").coalesce(1)
-        frame.write.format("delta").mode("append").options(**options).save(str(self.path))
+        frame.write.format("delta").mode("append").options(**options).save(self.path.uri)
 
     def merge(self, rows: str, clauses: str) -> None:
         self.sql(f"MERGE INTO {self} t USING (VALUES {rows} AS s(n, p)) s ON t.n = s.n {clauses}")
@@ -232,7 +232,7 @@ def test_every_kind_of_commit(engine, tmp_path):
         table.append((3, "a"), (4, "b"), (5, "c"))
         [reader.run() for reader in readers.values()]
         commit(table)
-        removes = any(commit.removes_rows for commit in delta_log.commits(table.path, head + 2))
+        removes = any(commit.removes_rows for commit in TableRef.at(table.path).log.commits(head + 2))
         for (mode, reader), expected in zip(readers.items(), reads, strict=True):
             waiting, rows = reader.waiting(), reader.run()
             if bool(waiting) != (expected or (mode == "append" and removes)) or bool(rows) != expected:

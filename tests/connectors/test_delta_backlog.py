@@ -11,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.delta.backlog import TableReading, waiting_versions
 from tidemill.errors import DataLossError, TerminalError
+from tidemill.storage.table_ref import TableRef
 
 
 def write(folder: Path, *values: int, mode: str = "append") -> None:
@@ -37,7 +38,7 @@ def at(folder: Path, version: int, index: int = -1, *, starting: bool = False, t
 
 def waiting(folder: Path, offset=None, **options: str):
     reading = TableReading(options=options)
-    return waiting_versions(folder, offset, what="shop/orders (append)", reading=reading)
+    return waiting_versions(TableRef.at(folder), offset, what="shop/orders (append)", reading=reading)
 
 
 def test_no_table_yet_means_nothing_waits(tmp_path):
@@ -171,4 +172,4 @@ def test_a_snapshot_waits_when_it_has_files(tmp_path, mode, count):
     write(orders, *([5] if count else []), mode=mode)
     reading = TableReading(guarded=True, snapshot=True)
 
-    assert waiting_versions(orders, None, what="rows", reading=reading).count == count
+    assert waiting_versions(TableRef.at(orders), None, what="rows", reading=reading).count == count

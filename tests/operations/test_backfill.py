@@ -4,6 +4,7 @@ import json
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
@@ -16,7 +17,7 @@ from tidemill.operations import follow_backfills
 from tidemill.operations.replay.backfill import backfill
 from tidemill.operations.replay.backfill_steps import STEPS, Backfilling
 from tidemill.records.stream_records import StreamRecords
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
 
 EVENT = "id STRING, amount BIGINT, at TIMESTAMP"
@@ -108,7 +109,7 @@ def test_a_day_is_replayed_with_a_changed_rule_while_the_stream_goes_on(scratch,
         run(scratch, pipeline, "orders", "unique", "hours")
     rows, distinct, counts = expected(range(4))
     assert scratch.rows(orders, "id", "amount") == rows
-    before = delta_log.latest_version(scratch.lake.table(orders.name))
+    before = scratch.lake.table(orders.name).log.latest_version()
 
     def meanwhile(*_, **__):
         arrive(scratch, 4)
@@ -121,7 +122,7 @@ def test_a_day_is_replayed_with_a_changed_rule_while_the_stream_goes_on(scratch,
     rows, _, _ = expected(range(5), changed=[1], least=8, extra=100)
     assert scratch.rows(orders, "id", "amount") == rows
     assert sum(scratch.quarantined(orders).values()) == 4
-    commits = list(delta_log.commits(scratch.lake.table(orders.name), before + 1))
+    commits = list(scratch.lake.table(orders.name).log.commits(before + 1))
     assert [commit.removes_rows for commit in commits] == [False, True], "the live batch, and one commit"
     is_exact(scratch, orders)
 
@@ -191,10 +192,10 @@ def test_a_range_that_is_right_already_is_not_written(scratch):
     for day in range(3):
         arrive(scratch, day)
     scratch.run(orders)
-    table = scratch.lake.table(orders.name)
-    version = delta_log.latest_version(table)
+    table = Path(scratch.lake.table(orders.name).uri)
+    version = TableRef.at(table).log.latest_version()
     assert "0 added, 0 removed" in again(scratch, orders).outcome
-    assert delta_log.latest_version(table) == version
+    assert TableRef.at(table).log.latest_version() == version
     assert scratch.rows(orders, "id", "amount") == expected(range(3))[0]
 
 
@@ -204,7 +205,7 @@ def test_a_day_that_a_delete_removed_is_restored_also_after_a_kill(scratch, monk
     for day in range(3):
         arrive(scratch, day)
     scratch.run(orders)
-    table = scratch.lake.table(orders.name)
+    table = Path(scratch.lake.table(orders.name).uri)
     scratch.engine.new().sql(f"DELETE FROM delta.`{table}` WHERE day = '2026-01-02'")  # noqa: S608 - the test's own
 
     def killed(point, _stream):

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from tidemill.operations.core.steps import staging_records
 from tidemill.operations.replay.backfill import backfill
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import KafkaCluster, TopicBinding
 from tidemill.testing import multiset
 from tidemill.text.names import StreamName
@@ -115,12 +117,12 @@ def test_only_files_near_the_range_are_read_and_a_late_row_stops_it_by_name(scra
             scratch.run(first)
 
         patched.setattr(sys.modules[MODULE], "wait_until_free", meanwhile)
-        version = delta_log.latest_version(scratch.lake.table(first.name)) + 1
+        version = scratch.lake.table(first.name).log.latest_version() + 1
         with pytest.raises(
             TerminalError, match=r"1 row of the range came .* 1 day does not .*: 000007.json \(1 row\)"
         ):
             again(scratch, changed)
-    assert delta_log.latest_version(scratch.lake.table(first.name)) == version, "only the live batch"
+    assert scratch.lake.table(first.name).log.latest_version() == version, "only the live batch"
     assert scratch.quarantined(changed) == quarantined
 
     with pytest.raises(TerminalError, match=r"000007\.json"):
@@ -178,7 +180,7 @@ def write_orders(table, day):
     types = (pa.string(), pa.int64(), pa.timestamp("us", "UTC"))
     arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
     write_deltalake(str(table), pa.table(arrays, names=["id", "amount", "at"]), mode="append")
-    path = table / "_delta_log" / f"{delta_log.latest_version(table):020d}.json"
+    path = table / "_delta_log" / f"{TableRef.at(table).log.latest_version():020d}.json"
     actions = [json.loads(line) for line in path.read_text().splitlines()]
     for action in actions:
         if "commitInfo" in action:
@@ -190,12 +192,12 @@ def write_orders(table, day):
 
 def test_only_versions_near_the_range_are_read_and_windows_close_as_in_the_live_stream(scratch):
     hours, changed = shop()["hours"], shop(extra=1, lookback="11 hours")["hours"]
-    table = scratch.lake.table(StreamName("shop", "orders"))
+    table = Path(scratch.lake.table(StreamName("shop", "orders")).uri)
     for day in range(6):
         write_orders(table, day)
     scratch.run(hours)
     for version in (0, 1, 3, 4, 5):
-        actions = delta_log.read_actions(table, version) or []
+        actions = TableRef.at(table).log.actions(version) or []
         (file,) = (file["path"] for kind, file in delta_log.by_kind(actions) if kind == "add")
         (table / file).write_bytes(b"this is no parquet file any more")
     done = again(scratch, changed)

@@ -1,6 +1,7 @@
 """Maintenance: many increments leave few files, and nothing that a reader, a check or a rewind needs is removed."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tidemill.operations.generations.table_versions import missing_files
 from tidemill.operations.housekeeping.maintain import KEEP, maintain
 from tidemill.operations.housekeeping.prune import prune
 from tidemill.records.stream_records import StreamRecords
-from tidemill.storage.delta_log import versions_in
+from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
 
 NOW = timedelta(0)
@@ -75,8 +76,10 @@ def findings(scratch, stream):
 
 
 def versions_with_missing_files(scratch, stream):
-    table = scratch.lake.table(stream.name)
-    return [version for version in versions_in(table) if missing_files(table, version)]
+    table = Path(scratch.lake.table(stream.name).uri)
+    return [
+        version for version in TableRef.at(table).log.versions() if missing_files(TableRef.at(table), version)
+    ]
 
 
 def rewound_and_read_again(scratch, *, keep):

@@ -36,7 +36,7 @@ from pathlib import Path
 from tidemill.text.names import StreamName
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.lake import Lake
-records = StreamRecords(Lake(Path(sys.argv[1])), StreamName("shop", "orders"))
+records = StreamRecords(Lake.at(Path(sys.argv[1])), StreamName("shop", "orders"))
 getattr(records, sys.argv[2])(sys.argv[3])
 print("held", flush=True)
 sys.stdin.read()
@@ -45,7 +45,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def records(tmp_path):
-    return StreamRecords(Lake(tmp_path), ORDERS)
+    return StreamRecords(Lake.at(tmp_path), ORDERS)
 
 
 @pytest.fixture

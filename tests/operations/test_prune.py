@@ -4,6 +4,7 @@ import os
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -49,7 +50,7 @@ def lake(tmp_path):
     records.write_manifest(replace(first_manifest({}), generations=tuple(generations)))
     for number in began:
         written(records.checkpoint(number) / "metadata")
-        written(lake.table(accounts.name, f"generation_{number}") / "part.parquet")
+        written(Path(lake.table(accounts.name, f"generation_{number}").uri) / "part.parquet")
     for name, age in (("old", MONTH + timedelta(days=1)), ("new", timedelta(days=1))):
         written(lake.staging(accounts.name) / name / "part.parquet", age)
         written(records.control / "repairs" / name / "offsets" / "1", age)

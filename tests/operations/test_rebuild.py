@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from tidemill.errors import TerminalError, UpstreamChangeError
 from tidemill.operations.core.steps import COMPUTE
 from tidemill.operations.replay.rebuild import STEPS, rebuild
 from tidemill.records.stream_records import StreamRecords
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
 
 
@@ -95,10 +96,10 @@ def test_readers_see_the_old_rows_or_the_new_ones_and_refuse_the_commit(scratch)
     arrive(scratch, pipeline, 0)
     scratch.run(orders)
     scratch.run(windows)
-    table = scratch.lake.table(orders.name)
-    before = delta_log.latest_version(table)
+    table = Path(scratch.lake.table(orders.name).uri)
+    before = TableRef.at(table).log.latest_version()
     again(scratch, changed["orders"], keep_old=True)
-    commits = list(delta_log.commits(table, before + 1))
+    commits = list(TableRef.at(table).log.commits(before + 1))
     assert [commit.adds_rows and commit.removes_rows for commit in commits] == [True], "one commit"
     old = scratch.table_rows(scratch.lake.table(orders.name, "generation_1"), "order_id", "amount")
     assert old == every_table([0], extra=0)["orders"]
@@ -193,5 +194,5 @@ def test_a_lost_checkpoint_and_another_kind_of_sink_are_rebuilt(scratch):
     scratch.drop_file("orders", orders_of(ARRIVALS[1]))
     scratch.run(merged)
     assert scratch.rows(merged, "order_id", "amount") == every_table(range(2), extra=0)["orders"]
-    configuration = delta_log.open_table(scratch.lake.table(merged.name)).metadata().configuration
+    configuration = scratch.lake.table(merged.name).open().metadata().configuration
     assert configuration["delta.enableChangeDataFeed"] == "true"

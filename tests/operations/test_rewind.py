@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
@@ -16,7 +17,7 @@ from tidemill.operations.core.steps import session
 from tidemill.operations.generations.rewind import STEPS, rewind
 from tidemill.operations.replay.rebuild import rebuild
 from tidemill.records.stream_records import StreamRecords
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
 
 # Each arrival moves the watermark over what the arrivals before have opened.
@@ -276,13 +277,13 @@ def test_what_is_gone_is_refused_with_the_reason(scratch):
         path.unlink()
     with pytest.raises(TerminalError, match="cannot be continued after batch 1"):
         back(scratch, windows, to_batch=1)
-    table = scratch.lake.table(orders.name)
-    version = delta_log.commits_of_batches(
-        table, StreamRecords(scratch.lake, orders.name).snapshot().query_id, 0
+    table = Path(scratch.lake.table(orders.name).uri)
+    version = TableRef.at(table).log.commits_of_batches(
+        StreamRecords(scratch.lake, orders.name).snapshot().query_id, 0
     )[0]
     scratch.engine.new().sql(f"DELETE FROM delta.`{table}` WHERE order_id = 'o1'")  # noqa: S608 - a path of the test's own
     for add in (
-        action["add"] for action in delta_log.read_actions(table, version.version) if "add" in action
+        action["add"] for action in TableRef.at(table).log.actions(version.version) if "add" in action
     ):
         (table / add["path"]).unlink()
     with pytest.raises(TerminalError, match="VACUUM removed them"):
@@ -293,9 +294,9 @@ def test_an_older_checkpoint_beside_a_restored_table_is_refused_and_skips_nothin
     orders = shop()["orders"]
     arrive(scratch, shop(), 0)
     scratch.run(orders)
-    checkpoint, table = scratch.checkpoint(orders.name), scratch.lake.table(orders.name)
+    checkpoint, table = scratch.checkpoint(orders.name), Path(scratch.lake.table(orders.name).uri)
     shutil.copytree(checkpoint, checkpoint.with_name("copy"))
-    version = delta_log.latest_version(table)
+    version = TableRef.at(table).log.latest_version()
     arrive(scratch, shop(), 1)
     scratch.run(orders)
     # A RESTORE keeps the transactions of the batches that it takes back: Delta would skip them when they are repeated.

@@ -162,7 +162,7 @@ def table(tmp_path):
 
 def span_of(table, offset, period=PERIOD, **options):
     source = DeltaSource(path=str(table), options=options)
-    return table_span(source, SimpleNamespace(), offset, period)  # type: ignore[arg-type]
+    return table_span(source, SimpleNamespace(lake=None), offset, period)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class Canned:
 
     def __init__(self, monkeypatch, tmp_path: Path) -> None:
         self.instance = DagsterInstance.ephemeral(tempdir=str(tmp_path))
-        self.lake = Lake(tmp_path / "lake")
+        self.lake = Lake.at(tmp_path / "lake")
         self.asked: list[StreamName] = []
         self._monkeypatch = monkeypatch
         (tmp_path / "tidemill.toml").write_text('pipelines = []\n[targets.dev]\nlake = "lake"\n')

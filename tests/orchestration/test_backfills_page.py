@@ -114,7 +114,7 @@ def test_a_terminated_backfill_has_changed_nothing_and_the_next_one_is_whole(tmp
     shop = Shop(tmp_path)
     hold = tmp_path / "hold"
     hold.touch()
-    records = StreamRecords(Lake(tmp_path / "lake"), StreamName("shop", "orders"))
+    records = StreamRecords(Lake.at(tmp_path / "lake"), StreamName("shop", "orders"))
     with LiveDagster(tmp_path, module="orchestration.definitions") as dagster:
         dagster.start_daemon()
         launch(dagster, [2])

@@ -76,7 +76,7 @@ AFTER = {
 @pytest.mark.parametrize("after", AFTER)
 @pytest.mark.parametrize("sent", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.campaign)])
 def test_a_terminated_run_stops_its_query_releases_its_lease_and_is_canceled_within_5_s(home, sent, after):
-    lake, log = Lake(home / "lake"), home / "log"
+    lake, log = Lake.at(home / "lake"), home / "log"
     with log.open("w") as out:
         process = subprocess.Popen(
             [str(Path(sys.executable).with_name("dg")), "launch", "--assets", str(SLOW)],

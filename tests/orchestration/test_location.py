@@ -37,7 +37,7 @@ def pipelines() -> list[Pipeline]:
 
 @pytest.fixture
 def target(tmp_path) -> Target:
-    return Target(name="t", lake=Lake(tmp_path))
+    return Target(name="t", lake=Lake.at(tmp_path))
 
 
 def names(specs) -> dict[str, set[str]]:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from tidemill.records.manifest import first_manifest
 from tidemill.records.operation import new_operation
 from tidemill.records.pins import Pins
 from tidemill.records.stream_records import StreamRecords
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import StreamName
 
 app = app_of(MAINTAIN)
@@ -45,7 +46,7 @@ def shop(tmp_path, monkeypatch):
 
 
 def table(shop):
-    return shop.target.lake.table(ORDERS)
+    return Path(shop.target.lake.table(ORDERS).uri)
 
 
 def reader(shop, name, version, *, committed=True, is_snapshot=False, begin=None):
@@ -84,7 +85,7 @@ def readable(shop):
             (table(shop) / path).exists() for path in state.get_add_actions().column("path").to_pylist()
         )
 
-    return [version for version in delta_log.versions_in(table(shop)) if has_files(version)]
+    return [version for version in TableRef.at(table(shop)).log.versions() if has_files(version)]
 
 
 def test_a_table_that_nobody_reads_keeps_its_newest_version(shop):
@@ -94,7 +95,7 @@ def test_a_table_that_nobody_reads_keeps_its_newest_version(shop):
     assert (plan.outcome, done.outcome, plan.tables[0].files) == ("planned", "maintained", HEAD)
     assert done.tables[0].after.files == 1
     # The log begins with the newest checkpoint.
-    assert delta_log.versions_in(table(shop)) == list(range(CHECKPOINTS[-1], HEAD + 1))
+    assert TableRef.at(table(shop)).log.versions() == list(range(CHECKPOINTS[-1], HEAD + 1))
     assert DeltaTable(table(shop)).to_pyarrow_table().to_pylist() == [{"n": HEAD}]
     assert maintained(shop).outcome == "idle"
 
@@ -104,7 +105,7 @@ def test_commits_and_files_from_the_position_of_a_reader_on_stay(shop, name):
     reader(shop, name, 6)
     [own] = maintained(shop).tables
     assert (own.horizon, own.held_by) == (6, (f"{name} has read the versions before 6",))
-    assert delta_log.versions_in(table(shop)) == list(range(CHECKPOINTS[0], HEAD + 1))
+    assert TableRef.at(table(shop)).log.versions() == list(range(CHECKPOINTS[0], HEAD + 1))
     # Also what the next commit removed: a reader of the change feed would read it.
     assert readable(shop) == list(range(5, HEAD + 1))
 
@@ -113,7 +114,7 @@ def test_the_commits_of_a_readers_last_batch_stay_without_their_files(shop):
     reader(shop, UNIQUE, HEAD, begin=6)
     [own] = maintained(shop).tables
     assert "shop/unique plans its last batch, from version 6 on, once more when it starts" in own.held_by
-    assert delta_log.versions_in(table(shop)) == list(range(CHECKPOINTS[0], HEAD + 1))
+    assert TableRef.at(table(shop)).log.versions() == list(range(CHECKPOINTS[0], HEAD + 1))
     assert readable(shop) == [HEAD - 1, HEAD]
 
 
@@ -157,16 +158,18 @@ def test_an_operation_of_a_reader_keeps_the_table_as_it_is(shop):
 
 def test_a_log_that_cannot_be_read_from_a_checkpoint_stays(shop):
     log = table(shop) / "_delta_log"
-    assert obsolete_log_files(table(shop), HEAD)
-    assert [path.name[:20] for path in obsolete_log_files(table(shop), 7)][-1] == f"{3:020d}"
-    assert obsolete_log_files(table(shop), 3) == []
+    assert obsolete_log_files(TableRef.at(table(shop)), HEAD)
+    assert [key.rpartition("/")[2][:20] for key in obsolete_log_files(TableRef.at(table(shop)), 7)][
+        -1
+    ] == f"{3:020d}"
+    assert obsolete_log_files(TableRef.at(table(shop)), 3) == []
     checkpoint = log / f"{8:020d}.checkpoint.parquet"
     content = checkpoint.read_bytes()
     checkpoint.write_bytes(b"damaged")
-    assert obsolete_log_files(table(shop), HEAD) == []
+    assert obsolete_log_files(TableRef.at(table(shop)), HEAD) == []
     checkpoint.write_bytes(content)
     (log / f"{10:020d}.checkpoint.0000000001.0000000002.parquet").write_bytes(content)
-    assert obsolete_log_files(table(shop), HEAD) == []
+    assert obsolete_log_files(TableRef.at(table(shop)), HEAD) == []
 
 
 @pytest.mark.slow

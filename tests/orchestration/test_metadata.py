@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -116,7 +117,7 @@ def test_a_reconstructed_batch_has_empty_cells():
 
 
 def test_the_columns_come_from_the_delta_log(tmp_path):
-    lake = Lake(tmp_path)
+    lake = Lake.at(tmp_path)
     rows = pa.table(
         {
             "id": pa.array(["a"]),
@@ -125,7 +126,7 @@ def test_the_columns_come_from_the_delta_log(tmp_path):
             "origin": pa.array([{"file": "f", "offset": 1}]),
         }
     )
-    write_deltalake(lake.table(NAME), rows)
+    write_deltalake(Path(lake.table(NAME).uri), rows)
     metadata = definition_metadata(NAME, lake)
     schema = metadata["dagster/column_schema"]
     assert "dagster/row_count" not in metadata  # of the moment the definitions were loaded

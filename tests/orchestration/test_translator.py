@@ -38,7 +38,7 @@ def target(root: Path) -> Target:
     topic = TopicBinding(KafkaCluster("broker:9092", password="hidden"), "views")  # noqa: S106
     return Target(
         name="t",
-        lake=Lake(root),
+        lake=Lake.at(root),
         feeds={"ad-clicks": FolderBinding(Path("/landing/ad-clicks")), "ad-views": topic},
     )
 

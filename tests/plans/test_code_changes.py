@@ -1,6 +1,7 @@
 """What changed code does to a running stream: each verdict agrees with what Spark then does."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ REFUSED = ("mixes_state", "refused_by_spark")
 
 def files(scratch, stream):
     """Return the contents of everything about a stream that a refused run leaves as it was."""
-    folders = [scratch.lake.checkpoint(stream.name, 1), scratch.lake.table(stream.name)]
+    folders = [scratch.lake.checkpoint(stream.name, 1), Path(scratch.lake.table(stream.name).uri)]
     return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
 
 

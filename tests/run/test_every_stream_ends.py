@@ -35,7 +35,7 @@ class Failing:
     """Two streams, one reads the other; the first one's query raises, and so do the named steps after it."""
 
     def __init__(self, folder, patch):
-        self.lake, self._patch, self._has_failed = Lake(folder / "lake"), patch, False
+        self.lake, self._patch, self._has_failed = Lake.at(folder / "lake"), patch, False
         self._scratch = Scratch(self.lake, folder / "landing", NoSpark())
 
     def run(self, error):

@@ -35,7 +35,6 @@ from tests.run.fault_streams import shop
 from tests.spark_of_tests import kill_server, own_server
 from tidemill.checkpoint import commit_batches, offset_batches, read_commit
 from tidemill.records.stream_records import StreamRecords
-from tidemill.storage.delta_log import latest_version
 from tidemill.storage.lake import Lake
 from tidemill.testing import Scratch, multiset
 
@@ -108,11 +107,11 @@ def calls_of(stream):
 
 
 def version_of(scratch, stream):
-    return latest_version(scratch.lake.table(shop()[stream].name))
+    return scratch.lake.table(shop()[stream].name).log.latest_version()
 
 
 def next_delta_version(scratch, stream):
-    log = scratch.lake.table(shop()[stream].name) / "_delta_log"
+    log = Path(scratch.lake.table(shop()[stream].name).uri) / "_delta_log"
     return log / f"{version_of(scratch, stream) + 1:020d}.json"
 
 

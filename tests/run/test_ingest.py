@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -247,7 +248,7 @@ def test_a_batch_is_finished_whose_commit_the_cleanup_of_the_log_has_removed(scr
     fails(scratch, stream, events(-1, 1))
     table = DeltaTable(str(scratch.lake.table(stream.name)))
     table.create_checkpoint()
-    for commit in (scratch.lake.table(stream.name) / "_delta_log").glob("*.json"):
+    for commit in (Path(scratch.lake.table(stream.name).uri) / "_delta_log").glob("*.json"):
         commit.unlink()
     scratch.run(stream)
     assert (scratch.rows(stream, "n"), scratch.quarantined(stream, "raw")) == (multiset([(1,)]), lines_of(-1))

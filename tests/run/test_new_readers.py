@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from tidemill.errors import DataLossError, TerminalError, UpstreamChangeError
 from tidemill.operations import accept_version
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.tables.new_readers import reads_from_version_0
+from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
 from tidemill.text.names import StreamName
 
@@ -56,7 +58,7 @@ def start_of(scratch, stream):
 
 @pytest.fixture
 def table(scratch):
-    path = scratch.lake.table(ORDERS)
+    path = Path(scratch.lake.table(ORDERS).uri)
     append(path, 1)
     append(path, 2)
     append(path, 3)
@@ -76,12 +78,12 @@ HISTORIES = {
 def test_a_log_is_read_only_where_all_of_it_can_be(table, history):
     change, whole = HISTORIES[history]
     change(table)
-    assert reads_from_version_0(table, changes=False) == whole
-    assert not reads_from_version_0(table, changes=True), "the table has no change data feed"
+    assert reads_from_version_0(TableRef.at(table), changes=False) == whole
+    assert not reads_from_version_0(TableRef.at(table), changes=True), "the table has no change data feed"
 
 
 def test_a_table_that_is_not_there_has_no_history(tmp_path):
-    assert reads_from_version_0(tmp_path, changes=False)
+    assert reads_from_version_0(TableRef.at(tmp_path), changes=False)
 
 
 @pytest.mark.parametrize("history", ["appends", "optimize and vacuum", "log cleanup"])
@@ -93,7 +95,7 @@ def test_a_new_reader_gets_every_row_once(scratch, table, history):
         if values:
             append(table, *values)
         scratch.run(copy)
-        assert scratch.rows(copy) == scratch.table_rows(table)
+        assert scratch.rows(copy) == scratch.table_rows(TableRef.at(table))
     assert start_of(scratch, copy) == ("log" if whole else "snapshot")
 
 
@@ -113,7 +115,7 @@ def test_a_first_batch_is_repeated_as_it_was(scratch, table, history):
     HISTORIES[history][0](table)
     copy = readers("copy")
     scratch.run(copy)
-    expected = scratch.table_rows(table)
+    expected = scratch.table_rows(TableRef.at(table))
     commits = scratch.checkpoint(copy.name) / "commits"
     for name in ("0", ".0.crc"):
         (commits / name).unlink(missing_ok=True)

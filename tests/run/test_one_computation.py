@@ -13,6 +13,7 @@ from tidemill.definitions.sink import SinkContext
 from tidemill.errors import TidemillError
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.writer import BatchWriter
+from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
 
 # The tests' Spark interprets expressions, and only a compiled plan looks for the key.
@@ -55,8 +56,8 @@ def test_a_random_value_is_the_same_in_every_table_and_in_the_counts(scratch):
     result = scratch.run(stream, [events(60)])[0]
     rows = by_id(scratch.rows(stream, "id", "tag", "chance", "other", "at"))
     for sink in sinks:
-        table = scratch.lake.table(stream.name, sink.name)
-        assert by_id(scratch.table_rows(table, "id", "tag", "chance", "other", "at")) == rows
+        table = Path(scratch.lake.table(stream.name, sink.name).uri)
+        assert by_id(scratch.table_rows(TableRef.at(table), "id", "tag", "chance", "other", "at")) == rows
     assert 0 < len(rows) < 60
     assert all(tag < "8" for tag, *_ in rows.values())
     batch = result.batches[0]
@@ -87,7 +88,7 @@ class Records:
         return self.folder / "checkpoint"
 
     def table(self, sink):
-        return self.folder / sink
+        return TableRef.at(self.folder / sink)
 
     def sink_context(self, sink):
         return SinkContext(self.table(sink))
@@ -104,7 +105,7 @@ class Replace(DeltaAppend):
     """Replaces the table: what complete mode needs."""
 
     def commit(self, rows, table, _transaction, _metadata):
-        rows.write.format("delta").mode("overwrite").save(str(table))
+        rows.write.format("delta").mode("overwrite").save(table.uri)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def numbers(scratch, stream):
 
 def write(engine, path, count, start=0):
     frame = engine.new().createDataFrame([(e["id"], e["n"]) for e in events(count, start)], EVENT)
-    frame.coalesce(1).write.format("delta").mode("append").save(str(path))
+    frame.coalesce(1).write.format("delta").mode("append").save(path.uri)
     return DeltaSource(path=str(path))
 
 

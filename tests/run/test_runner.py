@@ -7,6 +7,7 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -39,8 +40,8 @@ from tidemill.run.batch.writer import BatchWriter
 from tidemill.run.decide.status import status_of
 from tidemill.run.execute import pipeline_run
 from tidemill.run.execute import running_query as progress
-from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
+from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import FolderBinding
 from tidemill.testing import multiset
 
@@ -220,9 +221,9 @@ def test_several_targets_get_the_same_rows(scratch):
     scratch.run(orders, [[order(1), order(2)], [order(1, 7, "2026-01-02T00:00:00Z")]])
     everything = multiset([("o1", 5), ("o2", 5), ("o1", 7)])
     assert scratch.rows(orders, "order_id", "amount") == everything
-    archive, latest = (scratch.lake.table(orders.name, target) for target in ("archive", "latest"))
-    assert scratch.table_rows(archive, "order_id", "amount") == everything
-    assert scratch.table_rows(latest, "order_id", "amount") == multiset([("o1", 7), ("o2", 5)])
+    archive, latest = (Path(scratch.lake.table(orders.name, target).uri) for target in ("archive", "latest"))
+    assert scratch.table_rows(TableRef.at(archive), "order_id", "amount") == everything
+    assert scratch.table_rows(TableRef.at(latest), "order_id", "amount") == multiset([("o1", 7), ("o2", 5)])
 
 
 CHANGE = "id STRING, name STRING, op STRING, seq BIGINT, at BIGINT"
@@ -340,9 +341,9 @@ def test_a_snapshot_is_pinned_and_recorded(scratch):
     scratch.run(orders, [[order(2), order(3)]])
     result = scratch.run(joined)[0]
     assert scratch.rows(joined) == multiset([("o1", "first"), ("o2", "second"), ("o3", None)])
-    version = delta_log.latest_version(scratch.lake.table(names.name))
+    version = scratch.lake.table(names.name).log.latest_version()
     assert result.batches[0].static_versions == {"names": version}
-    *_, commit = delta_log.commits(scratch.lake.table(joined.name), 0)
+    *_, commit = scratch.lake.table(joined.name).log.commits(0)
     assert commit_metadata(commit)["static_versions"] == {"names": version}
 
 
@@ -378,10 +379,11 @@ def test_removed_rows_of_an_upstream_stop_its_readers(scratch, engine):
     copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
     scratch.run(orders, [[order(1), order(2)]])
     scratch.run(copy)
-    table = scratch.lake.table(orders.name)
+    table = Path(scratch.lake.table(orders.name).uri)
     engine.new().sql(f"DELETE FROM delta.`{table}` WHERE order_id = 'o1'")  # noqa: S608 - a path of the test
     with pytest.raises(
-        UpstreamChangeError, match=rf"version {delta_log.latest_version(table)} of shop/orders \(DELETE\)"
+        UpstreamChangeError,
+        match=rf"version {TableRef.at(table).log.latest_version()} of shop/orders \(DELETE\)",
     ):
         scratch.run(copy)
     assert scratch.rows(copy, "order_id") == multiset([("o1",), ("o2",)])
@@ -403,7 +405,7 @@ def _without_checkpoint(scratch, name):
 
 
 def _without_table(scratch, name):
-    shutil.rmtree(scratch.lake.table(name))
+    shutil.rmtree(Path(scratch.lake.table(name).uri))
 
 
 def _without_control(scratch, name):
@@ -452,7 +454,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused(scratch):
 def test_an_older_copy_of_the_table_is_refused_and_both_batches_are_named(scratch):
     orders = ingest()
     scratch.run(orders, [[order(1)]])
-    table = scratch.lake.table(orders.name)
+    table = Path(scratch.lake.table(orders.name).uri)
     shutil.copytree(table, table.with_name("copy"))
     scratch.run(orders, [[order(2)]])
     shutil.rmtree(table)
@@ -476,7 +478,7 @@ def test_a_changed_binding_is_refused_with_the_way_around(scratch, tmp_path):
 def test_a_table_that_forgets_transactions_is_refused(scratch, engine):
     orders = ingest()
     scratch.run(orders, [[order(1)]])
-    table = scratch.lake.table(orders.name)
+    table = Path(scratch.lake.table(orders.name).uri)
     engine.new().sql(
         f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.setTransactionRetentionDuration' = '1 day')"
     )
@@ -708,7 +710,7 @@ def test_the_ledger_has_a_line_for_every_batch(scratch):
     assert (second.rows_read, second.rows_written, second.rows_quarantined) == (2, 1, 1)
     assert second.start_offsets == {"events": {"logOffset": 0}}
     assert second.end_offsets == {"events": {"logOffset": 1}}
-    assert second.delta_version == delta_log.latest_version(scratch.lake.table(orders.name))
+    assert second.delta_version == scratch.lake.table(orders.name).log.latest_version()
     assert not second.reconstructed
     assert second.milliseconds["triggerExecution"] > 0
 

@@ -5,6 +5,7 @@ import json
 import shutil
 from collections import Counter
 from functools import reduce
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -65,7 +66,7 @@ def forget_commit(folders, *, written=True):
         written: Whether the batch is in the table.
     """
     if not written:
-        table = folders.scratch.lake.table(folders.stream("a").name)
+        table = Path(folders.scratch.lake.table(folders.stream("a").name).uri)
         for file in (table / "_delta_log").glob(f"*{DeltaTable(str(table)).version():020d}.*"):
             file.unlink()
     checkpoint = folders.records().snapshot().checkpoint

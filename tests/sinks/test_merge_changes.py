@@ -15,8 +15,8 @@ from tidemill import DeltaMerge, Feed, Json, Pipeline
 from tidemill.connectors.delta.connector import _without_tombstones
 from tidemill.definitions.sink import CommitMetadata, SinkContext, Transaction
 from tidemill.sinks.key_range import key_range
-from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
+from tidemill.storage.table_ref import TableRef
 from tidemill.tables.commit_counts import rows_ignored, rows_written
 from tidemill.testing import multiset
 
@@ -149,10 +149,10 @@ def written(spark, tmp_path):
 
     def write(sink, batches):
         path = tmp_path / str(next(numbers))
-        sink.prepare(spark, SinkContext(path), spark.createDataFrame([], SCHEMA).schema)
+        sink.prepare(spark, SinkContext(TableRef.at(path)), spark.createDataFrame([], SCHEMA).schema)
         for number, batch in enumerate(batches):
             rows = spark.createDataFrame(batch, SCHEMA)
-            sink.commit(rows, path, Transaction("query", number), CommitMetadata(number, "plan"))
+            sink.commit(rows, TableRef.at(path), Transaction("query", number), CommitMetadata(number, "plan"))
         return path
 
     return write
@@ -184,7 +184,7 @@ def test_the_feed_is_what_readers_see_change(spark, written, kind, history):
             if not row["_deleted"]
         )
         assert visible == applied_rows == multiset(row for row in after.values() if row is not None)
-        commit = delta_log.read_commit(path, version)
+        commit = TableRef.at(path).log.commit(version)
         if ignored is not None:
             changed = {key for key in new_states if new_states[key] != old_states.get(key)}
             assert rows_written(commit, commit_metadata(commit)) == len(changed)
@@ -229,9 +229,11 @@ def test_a_merge_of_a_clustered_table_reads_only_files_with_keys_in_the_range(sp
         return rows.withColumn("id", F.col("id").cast(of_keys))
 
     def write(number, *given):
-        sink.commit(changes(*given), path, Transaction("query", number), CommitMetadata(number, "plan"))
+        sink.commit(
+            changes(*given), TableRef.at(path), Transaction("query", number), CommitMetadata(number, "plan")
+        )
 
-    sink.prepare(spark, SinkContext(path), changes().schema)
+    sink.prepare(spark, SinkContext(TableRef.at(path)), changes().schema)
     least, middle, greatest = KEYS[of_keys]
     write(0, (least, 1))
     [outside] = [Path(file) for file in DeltaTable(str(path)).file_uris()]

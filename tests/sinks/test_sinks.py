@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
@@ -18,7 +19,7 @@ from tidemill import (
 )
 from tidemill.definitions.sink import CommitMetadata, SinkContext, Transaction
 from tidemill.errors import DefinitionError, SchemaChangeError, TerminalError
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
 
 SALE = "shop STRING, amount BIGINT, seq BIGINT"
@@ -111,7 +112,7 @@ def test_the_whole_result_replaces_the_table_in_one_commit_per_batch(scratch):
         return totals.orderBy(F.desc("amount")).limit(2)
 
     sales, totals = totals_of(DeltaOverwrite(partition_by=["shop"]), COMPLETE, best_two)
-    path, ids = scratch.lake.table(totals.name), set()
+    path, ids = Path(scratch.lake.table(totals.name).uri), set()
     runs = [
         ([sale("a", 5), sale("b", 3), sale("c", 1)], [("a", 5), ("b", 3)]),
         ([sale("c", 9)], [("c", 10), ("a", 5)]),  # b leaves the result
@@ -122,11 +123,11 @@ def test_the_whole_result_replaces_the_table_in_one_commit_per_batch(scratch):
         [result] = scratch.run(totals)
         assert scratch.rows(totals, "shop", "amount") == multiset(expected)
         assert result.batches[-1].rows_written == 2
-        table = delta_log.open_table(path)
+        table = TableRef.at(path).open()
         assert table.metadata().partition_columns == ["shop"]
         ids.add(table.metadata().id)
     assert len(ids) == 1
-    batches = [list(commit.transactions.values()) for commit in delta_log.commits(path, 1)]
+    batches = [list(commit.transactions.values()) for commit in TableRef.at(path).log.commits(1)]
     assert batches == [[batch] for batch in range(len(batches))]
     assert scratch.run(totals)[0].outcome == "idle"
 
@@ -138,13 +139,15 @@ def test_an_overwrite_outside_the_native_sink_is_the_same(engine, tmp_path, layo
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     sink = DeltaOverwrite(**{layout: ["shop"]})
     batches = [[("a", 1), ("b", 2)], [("b", 3)], []]
-    sink.prepare(spark, SinkContext(path), spark.createDataFrame([], "shop STRING, amount BIGINT").schema)
-    before = delta_log.open_table(path).metadata()
+    sink.prepare(
+        spark, SinkContext(TableRef.at(path)), spark.createDataFrame([], "shop STRING, amount BIGINT").schema
+    )
+    before = TableRef.at(path).open().metadata()
     for number, batch in enumerate(batches):
         rows = spark.createDataFrame(batch, "shop STRING, amount BIGINT")
         for _ in range(2):  # the second time Delta has it
-            sink.commit(rows, path, Transaction("query", number), CommitMetadata(number, "plan"))
-        table = delta_log.open_table(path)
+            sink.commit(rows, TableRef.at(path), Transaction("query", number), CommitMetadata(number, "plan"))
+        table = TableRef.at(path).open()
         assert table.version() == number + 1
         written = table.to_pyarrow_table().to_pylist()
         assert multiset(row.values() for row in written) == multiset(batch)
@@ -158,7 +161,7 @@ def test_the_native_sink_keeps_the_clustering(scratch):
         scratch.run(sales, [[sale("a", amount)]])
         scratch.run(totals)
     assert scratch.rows(totals, "shop", "amount") == multiset([("a", 3)])
-    assert clustering(scratch.lake.table(totals.name)) == [["shop"]]
+    assert clustering(Path(scratch.lake.table(totals.name).uri)) == [["shop"]]
 
 
 # Order in update mode
@@ -171,7 +174,7 @@ def test_without_a_sequence_the_newest_batch_wins(scratch):
         scratch.run(sales, [arriving])
         scratch.run(totals)
     assert scratch.rows(totals, "shop", "amount") == multiset([("a", 4)])
-    table = delta_log.open_table(scratch.lake.table(totals.name)).to_pyarrow_table()
+    table = scratch.lake.table(totals.name).open().to_pyarrow_table()
     assert table.num_rows == 1  # a delete leaves no tombstone
 
 

@@ -180,12 +180,12 @@ def test_deleted_files_leave_no_folders(store: Store) -> None:
 
 def test_files_are_created_while_others_delete_their_folder(store: Store) -> None:
     def create_and_delete(worker: int) -> bool:
-        for step in range(50):
+        for step in range(20):
             store.create(f"a/b/{worker}-{step}", b"")
             store.delete([f"a/b/{worker}-{step}"])
         return True
 
-    assert all(at_once(create_and_delete))
+    assert all(at_once(create_and_delete, workers=3))
     assert store.names() == []
 
 

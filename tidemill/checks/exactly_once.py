@@ -14,7 +14,6 @@ from tidemill.checks.ranges import offset_findings
 from tidemill.checks.result import CheckResult
 from tidemill.checks.table_commits import TableLog, TableReport, sinks_of
 from tidemill.records.check_state import Position
-from tidemill.storage import delta_log
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -141,9 +140,7 @@ def newest_position(context: "CheckContext") -> Position:
         snapshot.last_commit if manifest is None else min(snapshot.last_commit, manifest.active.ledger_batch)
     )
     lines = snapshot.records.ledger.lines_of(snapshot.generation, [last])
-    versions = {
-        sink: delta_log.versions_in(snapshot.records.table(sink)) for sink in sinks_of(context.stream)
-    }
+    versions = {sink: snapshot.records.table(sink).log.versions() for sink in sinks_of(context.stream)}
     return Position(
         generation=snapshot.generation,
         query_id=snapshot.query_id or "",

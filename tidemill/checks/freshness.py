@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 from tidemill.checks.measures import iso_of, time_of
 from tidemill.checks.result import CheckResult
 from tidemill.definitions.bounds import length
-from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidemill.checks.context import CheckContext
+    from tidemill.storage.table_ref import TableRef
 
 NAME = "freshness"
 
@@ -63,13 +61,13 @@ def newest_event_ms(context: "CheckContext") -> int | None:
     return max(reported, default=None)
 
 
-def newest_in(table: "Path", column: str) -> int | None:
+def newest_in(table: "TableRef", column: str) -> int | None:
     """Return the newest time in a column of a table, by the statistics in its log; no row is read.
 
     Returns:
         Milliseconds since the epoch; None without the table, the column, or statistics of it.
     """
-    opened = delta_log.open_table(table)
+    opened = table.open()
     if opened is None:
         return None
     files = opened.get_add_actions(flatten=True)

@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidemill.definitions.columns import ORIGIN
-from tidemill.storage import delta_log
 from tidemill.storage.dataset import dataset_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidemill.checks.context import CheckContext
     from tidemill.definitions.stream import Stream
+    from tidemill.storage.table_ref import TableRef
     from tidemill.text.names import StreamName
 
 _DEPTH = 8
@@ -57,9 +55,9 @@ def _upwards(name: "StreamName", streams: "Mapping[StreamName, Stream]") -> "lis
     return names
 
 
-def _newest_row(table: "Path", column: str, after_ms: int) -> "dict[str, Any] | None":
+def _newest_row(table: "TableRef", column: str, after_ms: int) -> "dict[str, Any] | None":
     """Return one row after a time, with its origin; None where the table has none, or cannot show it."""
-    opened = delta_log.open_table(table)
+    opened = table.open()
     if opened is None or not {column, ORIGIN} <= {field.name for field in opened.schema().fields}:
         return None
     import pyarrow as pa

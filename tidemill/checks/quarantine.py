@@ -7,7 +7,6 @@ from tidemill.checks.measures import total
 from tidemill.checks.origins import origin_text
 from tidemill.checks.result import CheckResult
 from tidemill.run.batch.quarantine import QUARANTINE
-from tidemill.storage import delta_log
 from tidemill.storage.dataset import dataset_of
 from tidemill.text.plurals import pluralize
 
@@ -70,7 +69,7 @@ def _with_enough_records(context: "CheckContext") -> "tuple[BatchRecord, ...]":
 def _reason(context: "CheckContext", lines: "tuple[BatchRecord, ...]") -> str:
     """Return which rule refuses most of a sample of the records, and one of them; empty where unknown."""
     path = context.snapshot.records.table(QUARANTINE)
-    table = delta_log.open_table(path)
+    table = path.open()
     if table is None:
         return ""
     import pyarrow.compute as pc

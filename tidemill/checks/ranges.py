@@ -12,7 +12,6 @@ from tidemill.connectors.registry import resolved
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.records.ledger_line import plain_offsets
 from tidemill.run.tables.restores import restores_in
-from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
     from tidemill.checks.context import CheckContext
@@ -64,7 +63,7 @@ def _passes(context: "CheckContext", name: str, before: object, after: object) -
         return False
     if one is None or other is None or one.version >= other.version:
         return False
-    commits = delta_log.commits(context.target.lake.table(source.upstream), one.version, other.version - 1)
+    commits = context.target.lake.table(source.upstream).log.commits(one.version, other.version - 1)
     return any(
         restore.restored == one.version - 1 and restore.version == other.version - 1
         for restore in restores_in(commits)

@@ -18,11 +18,10 @@ from tidemill.text.names import MAIN_SINK
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidemill.checks.context import CheckContext
     from tidemill.definitions.stream import Stream
     from tidemill.records.batch import BatchRecord
+    from tidemill.storage.table_ref import TableRef
 
 _RESTORE = "Restore the table and the checkpoint of the same time."
 _FROM_A_COPY = "Restore its file from a copy."
@@ -119,7 +118,7 @@ class TableLog:
         )
 
     @cached_property
-    def _folder(self) -> "Path":
+    def _folder(self) -> "TableRef":
         return self.context.snapshot.records.table(self.sink)
 
     @property
@@ -128,7 +127,7 @@ class TableLog:
 
     @cached_property
     def _versions(self) -> list[int]:
-        return delta_log.versions_in(self._folder)
+        return self._folder.log.versions()
 
     @cached_property
     def _app_id(self) -> str:
@@ -141,7 +140,7 @@ class TableLog:
             return self.known + 1
         if self.batches.start == 0 or not self.batches:
             return 0
-        own = delta_log.commits_of_batches(self._folder, self._app_id, self.batches.start)
+        own = self._folder.log.commits_of_batches(self._app_id, self.batches.start)
         return min((commit.version for commit in own.values()), default=0)
 
     @cached_property
@@ -150,7 +149,7 @@ class TableLog:
         own: dict[int, list[_TableCommit]] = defaultdict(list)
         foreign = []
         for number in (number for number in self._versions if number >= self._start):
-            actions = delta_log.read_actions(self._folder, number)
+            actions = self._folder.log.actions(number)
             if actions is None:
                 continue
             commit = delta_log.commit_of(number, actions)

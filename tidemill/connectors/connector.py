@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidemill.storage.lake import Lake
+    from tidemill.storage.table_ref import TableRef
     from tidemill.target.target import Target
 
 AnySource = TypeVar("AnySource", bound=Source)
@@ -139,7 +140,7 @@ class Connector(ABC, Generic[AnySource]):
         """Return that a source reads something else than its checkpoint continues, as half a sentence."""
         return f"reads {self.describe_binding(now)}, and its checkpoint continues {self.describe_binding(recorded)}"
 
-    def table(self, source: AnySource, lake: "Lake") -> Path | None:
+    def table(self, source: AnySource, lake: "Lake") -> "TableRef | None":
         """Return the folder of the Delta table that a source reads; None for other sources."""
         del source, lake
         return None

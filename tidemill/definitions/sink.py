@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from tidemill.text.names import MAIN_SINK, valid_rule_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from tidemill.definitions.options import OutputMode
+    from tidemill.storage.table_ref import TableRef
 
 Delivery = Literal["exactly once", "at least once"]
 
@@ -105,7 +104,7 @@ class SinkContext:
         table: The folder of the table with the sink's name.
     """
 
-    table: "Path"
+    table: "TableRef"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +296,7 @@ class TableSink(Sink):
 
     @abstractmethod
     def commit(
-        self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
+        self, rows: "DataFrame", table: "TableRef", transaction: Transaction, metadata: CommitMetadata
     ) -> None:
         """Write rows into the table in one Delta transaction."""
 
@@ -306,7 +305,7 @@ class TableSink(Sink):
         self,
         rows: "DataFrame",
         current: "DataFrame",
-        table: "Path",
+        table: "TableRef",
         *,
         condition: str,
         transaction: Transaction,

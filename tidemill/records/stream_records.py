@@ -20,8 +20,8 @@ from tidemill.records.ledger import Ledger
 from tidemill.records.manifest import Manifest, read_manifest, write_manifest
 from tidemill.records.operation import Operation, read_operation, write_operation
 from tidemill.records.pins import Pins, read_pins, write_pins
-from tidemill.storage import delta_log
 from tidemill.storage.lake import Lake
+from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK, StreamName
 
 FIRST_GENERATION = 1
@@ -32,13 +32,13 @@ class SinkTable:
     """A table of a stream.
 
     Attributes:
-        path: Its folder.
+        table: The table.
         table_id: Its id; a table that was recreated has another one.
         version: Its newest version.
         newest_batch: The newest batch of the query that it has; -1 where it has none.
     """
 
-    path: Path
+    table: TableRef
     table_id: str
     version: int
     newest_batch: int
@@ -148,7 +148,7 @@ class StreamRecords:
         """Return the checkpoint folder of a generation."""
         return self.lake.checkpoint(self.stream, generation)
 
-    def table(self, sink: str = MAIN_SINK) -> Path:
+    def table(self, sink: str = MAIN_SINK) -> TableRef:
         """Return the folder of a sink's table."""
         return self.lake.table(self.stream, sink)
 
@@ -164,7 +164,7 @@ class StreamRecords:
             sink: The sink's name.
         """
         path = self.table(sink)
-        table = delta_log.open_table(path)
+        table = path.open()
         if table is None:
             return None
         newest = None if query_id is None else table.transaction_version(transaction_app_id(query_id, sink))

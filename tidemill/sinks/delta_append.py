@@ -8,11 +8,10 @@ from tidemill.definitions.sink import CommitMetadata, Transaction
 from tidemill.sinks.table_sink import DeltaSink
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
     from tidemill.definitions.options import OutputMode
+    from tidemill.storage.table_ref import TableRef
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class DeltaAppend(DeltaSink):
         return super().refuses(output_mode)
 
     def commit(
-        self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
+        self, rows: "DataFrame", table: "TableRef", transaction: Transaction, metadata: CommitMetadata
     ) -> None:
         """Append in one commit, which Delta skips where the table has the transaction already."""
-        self._writer(rows, "append", transaction, metadata.to_json()).save(str(table))
+        self._writer(rows, "append", transaction, metadata.to_json()).save(table.uri)

@@ -27,12 +27,11 @@ from tidemill.text.names import sql_identifier
 from tidemill.text.sql_parsing import valid_condition
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from tidemill.definitions.options import OutputMode
+    from tidemill.storage.table_ref import TableRef
 
 NULL_KEY_MARK = "TIDEMILL_MERGE_NULL_KEY"
 DUPLICATE_KEY_MARK = "TIDEMILL_MERGE_DUPLICATE_KEY"
@@ -176,7 +175,7 @@ class DeltaMerge(DeltaSink):
         return super().refuses(output_mode)
 
     def commit(
-        self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
+        self, rows: "DataFrame", table: "TableRef", transaction: Transaction, metadata: CommitMetadata
     ) -> None:
         """Merge in one commit, which Delta skips where the table has the transaction already."""
         order: Literal["batch", "sequence"] = "batch" if self.sequence_by is None else "sequence"
@@ -195,7 +194,7 @@ class DeltaMerge(DeltaSink):
         self,
         rows: "DataFrame",
         current: "DataFrame",
-        table: "Path",
+        table: "TableRef",
         *,
         condition: str,  # noqa: ARG002 - the rows of the same keys are replaced
         transaction: Transaction,
@@ -268,7 +267,7 @@ class _Merge:
         user_metadata: Its `userMetadata`.
     """
 
-    table: "Path"
+    table: "TableRef"
     within: str
     transaction: Transaction
     user_metadata: str

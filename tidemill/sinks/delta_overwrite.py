@@ -8,11 +8,10 @@ from tidemill.definitions.sink import CommitMetadata, Transaction
 from tidemill.sinks.table_sink import DeltaSink
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
     from tidemill.definitions.options import OutputMode
+    from tidemill.storage.table_ref import TableRef
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class DeltaOverwrite(DeltaSink):
         )
 
     def commit(
-        self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
+        self, rows: "DataFrame", table: "TableRef", transaction: Transaction, metadata: CommitMetadata
     ) -> None:
         """Replace all rows in one commit, which Delta skips where the table has the transaction already."""
         (
@@ -58,5 +57,5 @@ class DeltaOverwrite(DeltaSink):
                 "replaceWhere", "true"
             )  # all rows; without a condition Delta drops the table's clustering
             .option("partitionOverwriteMode", "static")  # whatever the session's conf is
-            .save(str(table))
+            .save(table.uri)
         )

@@ -7,12 +7,11 @@ from tidemill.definitions.sink import CommitMetadata, Sink, SinkContext, Transac
 from tidemill.sinks.table_sink import DeltaSink
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from tidemill.definitions.options import OutputMode
+    from tidemill.storage.table_ref import TableRef
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class CommitTable(DeltaSink):
         )
 
     def commit(
-        self, rows: "DataFrame", table: "Path", transaction: Transaction, metadata: CommitMetadata
+        self, rows: "DataFrame", table: "TableRef", transaction: Transaction, metadata: CommitMetadata
     ) -> None:
         """Append the row of the batch, which Delta skips where the table has the transaction already."""
         from pyspark.sql import functions as F
@@ -76,4 +75,4 @@ class CommitTable(DeltaSink):
             F.current_timestamp().alias("committed_at"),
         )
         metadata = replace(metadata, rows_written=count)
-        self._writer(row, "append", transaction, metadata.to_json()).save(str(table))
+        self._writer(row, "append", transaction, metadata.to_json()).save(table.uri)

@@ -10,6 +10,7 @@ from tidemill.text.names import sql_identifier
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+
 _NEW, _OLD = "__tidemill_new", "__tidemill_old"
 # Types that Spark cannot compare.
 _INCOMPARABLE = ("map<", "variant")

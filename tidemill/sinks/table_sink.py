@@ -1,7 +1,6 @@
 """Base of the Delta sinks: a table is created when missing, widened by new columns, refused when it does not fit."""
 
 import json
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
@@ -9,17 +8,15 @@ from typing import TYPE_CHECKING
 from tidemill.definitions.columns import DELETED
 from tidemill.definitions.sink import SinkBatch, SinkContext, TableSink, Transaction, transaction_app_id
 from tidemill.errors import DefinitionError, SchemaChangeError, TerminalError
-from tidemill.storage import delta_log
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructField, StructType
 
     from tidemill.definitions.options import OutputMode
+    from tidemill.storage.table_ref import TableRef
 
 _EXPIRY = "delta.setTransactionRetentionDuration"
 
@@ -79,17 +76,14 @@ class DeltaSink(TableSink):
         if new is not None:
             add_columns(spark, path, new)
             return
-        if path.exists():
-            # Another schema in the same log would stop each reader, because readers begin at version 0.
-            shutil.rmtree(path)
+        # Another schema in the same log would stop each reader, because readers begin at version 0.
+        path.delete()
         columns = ", ".join(map(_column, self.table_schema(output).fields))
-        spark.sql(
-            f"CREATE TABLE delta.{sql_identifier(str(path))} ({columns}) USING delta {self.create_options()}"
-        )
+        spark.sql(f"CREATE TABLE {path.sql} ({columns}) USING delta {self.create_options()}")
 
     def last_batch(self, context: SinkContext, query_id: str) -> int | None:
         """Return the newest batch of a query that the table has; None where it has none."""
-        table = delta_log.open_table(context.table)
+        table = context.table.open()
         return None if table is None else table.transaction_version(transaction_app_id(query_id, self.name))
 
     def write(self, rows: "DataFrame", batch: SinkBatch) -> None:
@@ -117,7 +111,7 @@ class DeltaSink(TableSink):
         self,
         rows: "DataFrame",
         current: "DataFrame",  # noqa: ARG002 - a sink that identifies rows compares them
-        table: "Path",
+        table: "TableRef",
         *,
         condition: str,
         transaction: Transaction,
@@ -129,7 +123,7 @@ class DeltaSink(TableSink):
             .option("replaceWhere", condition)
             .option("mergeSchema", "true")
             .option("partitionOverwriteMode", "static")  # whatever the session's conf is
-            .save(str(table))
+            .save(table.uri)
         )
 
     def _writer(
@@ -144,17 +138,17 @@ class DeltaSink(TableSink):
             .option("userMetadata", user_metadata)
         )
 
-    def _new_columns(self, path: "Path", output: "StructType") -> "list[StructField] | None":
+    def _new_columns(self, path: "TableRef", output: "StructType") -> "list[StructField] | None":
         """Return the columns that the table needs for an output; None where the table must be created."""
         schema = self.table_schema(output)
-        table = delta_log.open_table(path)
+        table = path.open()
         if table is None or (not self._fits(table, schema) and not _was_written(path)):
             return None
         if _EXPIRY in table.metadata().configuration:
             raise TerminalError(
                 f"the table {path} has the property {_EXPIRY}: it would forget which batches it has, and a repeated "
                 "batch would be counted twice.",
-                fix=f"ALTER TABLE delta.{sql_identifier(str(path))} UNSET TBLPROPERTIES ('{_EXPIRY}')",
+                fix=f"ALTER TABLE {path.sql} UNSET TBLPROPERTIES ('{_EXPIRY}')",
             )
         columns_now = _schema(table)
         is_merge = DELETED in columns_now.names  # a manifest may not have recorded the sink
@@ -174,7 +168,7 @@ class DeltaSink(TableSink):
         partitions = table.metadata().partition_columns
         return columns == list(map(_column, schema.fields)) and partitions == list(self.partition_by)
 
-    def _of_another(self, path: "Path", before: str) -> SchemaChangeError:
+    def _of_another(self, path: "TableRef", before: str) -> SchemaChangeError:
         return SchemaChangeError(
             f"the table {path} was written by {before}, and the sink is now {_described(self.identity)}: the rows that "
             "are there would be read wrongly.",
@@ -183,14 +177,14 @@ class DeltaSink(TableSink):
         )
 
 
-def add_columns(spark: "SparkSession", path: "Path", columns: "Collection[StructField]") -> None:
+def add_columns(spark: "SparkSession", path: "TableRef", columns: "Collection[StructField]") -> None:
     """Add columns to a table, NULL in the rows that are there; without columns there is no commit."""
     if columns:
         added = ", ".join(map(_column, columns))
-        spark.sql(f"ALTER TABLE delta.{sql_identifier(str(path))} ADD COLUMNS ({added})")
+        spark.sql(f"ALTER TABLE {path.sql} ADD COLUMNS ({added})")
 
 
-def new_columns(table: "StructType", output: "StructType", path: "Path") -> "list[StructField]":
+def new_columns(table: "StructType", output: "StructType", path: "TableRef") -> "list[StructField]":
     """Return the columns that a table does not have.
 
     Raises:
@@ -260,11 +254,11 @@ def _schema(table: "DeltaTable") -> "StructType":
     return StructType.fromJson(json.loads(table.schema().to_json()))
 
 
-def _was_written(path: "Path") -> bool:
+def _was_written(path: "TableRef") -> bool:
     """Return whether a table ever had a row or a batch; True where its log no longer shows the beginning."""
-    if delta_log.read_commit(path, 0) is None:
-        return delta_log.open_table(path) is not None
-    return any(commit.adds_rows or commit.transactions for commit in delta_log.commits(path, 0))
+    if path.log.commit(0) is None:
+        return path.open() is not None
+    return any(commit.adds_rows or commit.transactions for commit in path.log.commits(0))
 
 
 def _described(identity: Mapping[str, object]) -> str:

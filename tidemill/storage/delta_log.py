@@ -1,21 +1,20 @@
-"""A Delta table's log, read without a JVM: versions, transactions, and the actions of single commits.
+"""A Delta table's log, read without a JVM: its versions, and the actions of single commits.
 
-State (schema, transactions, version) comes from delta-rs; the actions of one commit are read from its JSON
+State (schema, statistics) comes from delta-rs (`TableRef.open`); the actions of one commit are read from its JSON
 file (Delta protocol, "Delta Log Entries"), which delta-rs does not offer.
 """
 
+import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
+from tidemill.storage.store import Store
 
 _COMMIT_FILE = re.compile(r"([0-9]{20})\.json", re.ASCII)
+_CHECKPOINT_FILE = re.compile(r"([0-9]{20})\.checkpoint\..+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,93 +51,127 @@ class Commit:
         return None if rows is None else int(rows)
 
 
-def open_table(folder: Path) -> "DeltaTable | None":
-    """Return the table in a folder; None where there is none."""
-    if not (folder / "_delta_log").is_dir():
-        return None
-    from deltalake import DeltaTable  # a tenth of a second, which definitions do not have
-    from deltalake.exceptions import TableNotFoundError
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The commits and checkpoints that a log has from one version on.
 
-    try:
-        return DeltaTable(str(folder))
-    except TableNotFoundError:
-        return None
-
-
-def latest_version(folder: Path) -> int | None:
-    """Return the newest version of the table in a folder; None where there is none."""
-    table = open_table(folder)
-    return None if table is None else table.version()
-
-
-def commits(folder: Path, first: int, last: int | None = None) -> Iterator[Commit]:
-    """Yield the commits from version `first` to `last` (the newest, if None), oldest first.
-
-    Commits whose file the log's cleanup has removed are left out.
+    Attributes:
+        written: When each commit file was written, seconds since the epoch by the store's clock, by version.
+        head: The newest version; -1 where there is none.
     """
-    version = first
-    while last is None or version <= last:
-        commit = read_commit(folder, version)
-        if commit is not None:
-            yield commit
-        elif last is None:
-            return
-        version += 1
+
+    written: Mapping[int, float]
+    head: int
 
 
-def commits_of_batches(folder: Path, app_id: str, oldest: int) -> dict[int, Commit]:
-    """Return the commits of a query by batch id, from a batch on.
+@dataclass(frozen=True, slots=True)
+class DeltaLog:
+    """The log of one table.
 
-    The log is read from its end, because the batches of a run are near it.
-
-    Args:
-        folder: The table's folder.
-        app_id: The app id of the query's transactions.
-        oldest: The first batch of interest.
+    Attributes:
+        store: Where it is.
+        folder: The key of its folder.
     """
-    by_batch: dict[int, Commit] = {}
-    newest = latest_version(folder)
-    for version in range(-1 if newest is None else newest, -1, -1):
-        commit = read_commit(folder, version)
-        if commit is None:
-            break
-        batch = commit.transactions.get(app_id)
-        if batch is not None:
-            if batch >= oldest:
-                by_batch[batch] = commit
-            if batch <= oldest:
+
+    store: Store
+    folder: str
+
+    def files(self, first: int = 0) -> LogFiles:
+        """Return the commits and checkpoints from a version on."""
+        entries = self.store.list(self.folder, after=_name(first - 1) if first > 0 else "")
+        written = {
+            int(match[1]): entry.modified
+            for entry in entries
+            if (match := _COMMIT_FILE.fullmatch(entry.name))
+        }
+        return LogFiles(written, _head(entry.name for entry in entries))
+
+    def versions(self) -> list[int]:
+        """Return the versions that have a commit file, ascending; none where there is no table."""
+        names = self.store.names(self.folder)
+        return [int(match[1]) for name in names if (match := _COMMIT_FILE.fullmatch(name))]
+
+    def latest_version(self) -> int | None:
+        """Return the newest version; None where there is no table."""
+        head = _head(self.store.names(self.folder))
+        return None if head < 0 else head
+
+    def commits(self, first: int, last: int | None = None) -> Iterator[Commit]:
+        """Yield the commits from version `first` to `last` (the newest, if None), oldest first.
+
+        Commits whose file the log's cleanup has removed are left out.
+        """
+        version = first
+        while last is None or version <= last:
+            commit = self.commit(version)
+            if commit is not None:
+                yield commit
+            elif last is None:
+                return
+            version += 1
+
+    def commits_of_batches(self, app_id: str, oldest: int) -> dict[int, Commit]:
+        """Return the commits of a query by batch id, from a batch on.
+
+        The log is read from its end, because the batches of a run are near it.
+
+        Args:
+            app_id: The app id of the query's transactions.
+            oldest: The first batch of interest.
+        """
+        by_batch: dict[int, Commit] = {}
+        newest = self.latest_version()
+        for version in range(-1 if newest is None else newest, -1, -1):
+            commit = self.commit(version)
+            if commit is None:
                 break
-    return by_batch
+            batch = commit.transactions.get(app_id)
+            if batch is not None:
+                if batch >= oldest:
+                    by_batch[batch] = commit
+                if batch <= oldest:
+                    break
+        return by_batch
+
+    def commit(self, version: int) -> Commit | None:
+        """Return the commit of one version; None where its file is missing."""
+        actions = self.iter_actions(version)
+        return None if actions is None else commit_of(version, actions)
+
+    def actions(self, version: int) -> list[dict[str, Any]] | None:
+        """Return the actions of one version; None where its file is missing."""
+        actions = self.iter_actions(version)
+        return None if actions is None else list(actions)
+
+    def iter_actions(self, version: int) -> Iterator[dict[str, Any]] | None:
+        """Return the actions of one version, each parsed when it is taken: the first few are often enough."""
+        content = self._read(version)
+        if content is None:
+            return None
+        return (json.loads(line) for line in content.splitlines() if line.strip())
+
+    def checksum(self, version: int) -> str | None:
+        """Return the checksum of the file of one version; None where it is missing."""
+        content = self._read(version)
+        return None if content is None else hashlib.sha256(content).hexdigest()
+
+    def has(self, version: int) -> bool:
+        """Return whether one version has a commit file."""
+        return self._read(version) is not None
+
+    def _read(self, version: int) -> bytes | None:
+        try:
+            return self.store.read(f"{self.folder}/{_name(version)}")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
 
-def read_commit(folder: Path, version: int) -> Commit | None:
-    """Return the commit of one version; None where its file is missing."""
-    actions = read_actions(folder, version)
-    return None if actions is None else commit_of(version, actions)
-
-
-def read_actions(folder: Path, version: int) -> list[dict[str, Any]] | None:
-    """Return the actions of one version; None where its file is missing."""
-    path = folder / "_delta_log" / f"{version:020d}.json"
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return None
-    return [json.loads(line) for line in lines if line.strip()]
-
-
-def by_kind(actions: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+def by_kind(actions: Iterable[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """Return actions with their kinds, such as `add` and `commitInfo`."""
     return [item for action in actions for item in action.items()]
 
 
-def versions_in(folder: Path) -> list[int]:
-    """Return the versions of a table that have a file in its log, ascending; none where there is no table."""
-    names = (path.name for path in (folder / "_delta_log").glob("*.json"))
-    return sorted(int(match[1]) for name in names if (match := _COMMIT_FILE.fullmatch(name)))
-
-
-def commit_of(version: int, actions: list[dict[str, Any]]) -> Commit:
+def commit_of(version: int, actions: Iterable[dict[str, Any]]) -> Commit:
     """Return the commit with these actions."""
     info: dict[str, Any] = {}
     transactions: dict[str, int] = {}
@@ -159,3 +192,12 @@ def commit_of(version: int, actions: list[dict[str, Any]]) -> Commit:
         removes_rows=removes,
         timestamp_ms=info.get("timestamp"),
     )
+
+
+def _name(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def _head(names: Iterable[str]) -> int:
+    matches = (_COMMIT_FILE.fullmatch(name) or _CHECKPOINT_FILE.fullmatch(name) for name in names)
+    return max((int(match[1]) for match in matches if match), default=-1)

@@ -12,44 +12,43 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemill.errors import ConfigurationError
+from tidemill.storage.local_store import LocalStore, local_path
+from tidemill.storage.store import Store
+from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK, StreamName, valid_rule_name
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A lake by its root folder.
+    """A lake.
 
     Attributes:
-        root: An absolute path of a local (or mounted) file system.
+        store: Its files.
     """
 
-    root: Path
+    store: Store
 
     @classmethod
     def at(cls, path: str | Path) -> "Lake":
-        """Return the lake in a folder, as an absolute path.
+        """Return the lake in a folder.
 
         Raises:
             ConfigurationError: The path is the address of an object store; only file systems are supported.
         """
-        text = str(path).removeprefix("file://")
-        if "://" in text:
-            scheme = text.split("://", 1)[0]
-            raise ConfigurationError(
-                f"The lake {text!r} is on {scheme}://, and its lease needs an exclusive create that is known "
-                "to work there. Use a folder of a file system."
-            )
-        return cls(Path(text).expanduser().absolute())
+        return cls(LocalStore(local_path(path, what="The lake")))
 
-    def table(self, name: StreamName, sink: str = MAIN_SINK) -> Path:
-        """Return the folder of a Delta table: the main one has the stream's name, others `<stream>__<sink>`."""
-        if sink == MAIN_SINK:
-            return self.root / "tables" / name.pipeline / name.stream
-        return self.root / "tables" / name.pipeline / f"{name.stream}__{valid_rule_name(sink, what='sink')}"
+    @property
+    def root(self) -> Path:
+        """The lake's folder."""
+        return Path(self.store.uri())
 
-    def quarantine(self, name: StreamName) -> Path:
-        """Return the folder of the Delta table that holds a stream's quarantined records."""
+    def table(self, name: StreamName, sink: str = MAIN_SINK) -> TableRef:
+        """Return a Delta table: the main one has the stream's name, others `<stream>__<sink>`."""
+        suffix = "" if sink == MAIN_SINK else f"__{valid_rule_name(sink, what='sink')}"
+        return TableRef(self.store, f"tables/{name.pipeline}/{name.stream}{suffix}")
+
+    def quarantine(self, name: StreamName) -> TableRef:
+        """Return the Delta table that holds a stream's quarantined records."""
         return self.table(name, "quarantine")
 
     def checkpoint(self, name: StreamName, generation: int) -> Path:
@@ -74,12 +73,12 @@ class StagingLake(Lake):
     """What an operation computes before it publishes: tables, control files and a ledger in a folder of its own.
 
     Attributes:
-        root: The staging folder.
-        checkpoints: The root of the lake that has its checkpoints: state may keep the path of its checkpoint, so one
+        store: The files of the staging folder.
+        checkpoints: The files of the lake that has its checkpoints: state may keep the path of its checkpoint, so one
             that will be continued is written where it stays.
     """
 
-    checkpoints: Path
+    checkpoints: Store
 
     def checkpoint(self, name: StreamName, generation: int) -> Path:
         """Return the checkpoint folder of one generation."""

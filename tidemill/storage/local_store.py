@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
+from tidemill.errors import NOTHING_LOST, ConfigurationError
 from tidemill.storage.store import ChangedError, Entry, checked_key
 
 # A file before it has its name: left behind only by a kill, and never listed.
@@ -18,6 +20,35 @@ _UNFINISHED = ".unfinished"
 # How often a folder that is missing is created before a write gives up.
 _TRIES = 100
 _T = TypeVar("_T")
+# Also `s3:/bucket`, which is what `Path` makes of `s3://bucket`.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
+def local_path(path: str | Path, *, what: str) -> Path:
+    """Return a path of a file system, without `file://`.
+
+    Raises:
+        ConfigurationError: It is the address of another store.
+    """
+    text = str(path).removeprefix("file://")
+    check_local(text, what=what)
+    return Path(text).expanduser().absolute()
+
+
+def check_local(path: str, *, what: str) -> None:
+    """Check that a path is one of a file system.
+
+    Raises:
+        ConfigurationError: It is the address of another store.
+    """
+    if (scheme := _ADDRESS.match(path)) and scheme[1].lower() != "file":
+        raise ConfigurationError(
+            f"{what} {path!r} is on {scheme[1]}://, and Tidemill does not support that store yet.",
+            lost=NOTHING_LOST,
+            fix="use a folder of a local or mounted file system.",
+        )
+
+
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
@@ -156,7 +187,7 @@ def _in_folder(path: str, write: Callable[[], _T]) -> _T:
         try:
             return write()
         except FileNotFoundError:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, FileExistsError):  # another delete came in between
                 os.makedirs(os.path.dirname(path), exist_ok=True)
     return write()
 

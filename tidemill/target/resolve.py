@@ -190,7 +190,7 @@ def _lake_of(name: str, entry: TargetConfig, root: Path) -> Lake:
     if entry.lake is not None:
         return _lake(entry.lake, root)
     if name == DEFAULT_TARGET:
-        return Lake(root / ".tidemill" / "lake")
+        return Lake.at(root / ".tidemill" / "lake")
     raise ConfigurationError(
         f"Target {name!r} has no lake.",
         fix=f'Add lake = "..." to [targets.{name}] of {FILE_NAME}, or give --lake.',

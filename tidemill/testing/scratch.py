@@ -9,15 +9,13 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
-
 from tidemill.connectors.feed import feed_of
 from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.spark.engine import session_of
-from tidemill.storage import delta_log
 from tidemill.storage.dataset import dataset_of
 from tidemill.storage.lake import Lake
+from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import Binding, KafkaCluster, Target
 
 if TYPE_CHECKING:
@@ -146,13 +144,13 @@ class Scratch:
         """Return a stream's quarantined records as a multiset: `raw` and `violated`, unless others are named."""
         return self.table_rows(self.lake.quarantine(stream.name), *(columns or ("raw", "violated")))
 
-    def table_rows(self, path: Path, *columns: str) -> Counter[tuple[Any, ...]]:
+    def table_rows(self, table: TableRef, *columns: str) -> Counter[tuple[Any, ...]]:
         """Return the rows of a Delta table as a multiset; none where there is no table."""
-        if delta_log.open_table(path) is None:
+        opened = table.open()
+        if opened is None:
             return Counter()
-        table = DeltaTable(str(path))
-        names = [field.name for field in table.schema().fields]
-        records = dataset_of(table).to_table().to_pylist()
+        names = [field.name for field in opened.schema().fields]
+        records = dataset_of(opened).to_table().to_pylist()
         chosen = columns or tuple(name for name in names if name not in (*BOOKKEEPING, DELETED))
         alive = (record for record in records if not record.get(DELETED))
         return multiset([_plain(record[column]) for column in chosen] for record in alive)

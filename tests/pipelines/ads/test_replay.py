@@ -1,6 +1,7 @@
 """Backfills and rebuilds of the whole pipeline `ads`, compared with the oracle."""
 
 from datetime import timedelta
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
@@ -15,7 +16,7 @@ from tidemill.definitions.selection import select
 from tidemill.operations import accept_version
 from tidemill.operations.replay.backfill import replay_range
 from tidemill.operations.replay.rebuild import rebuild
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(1800)]
 
@@ -56,7 +57,7 @@ class Reader:
 def test_every_stream_is_rebuilt_while_readers_query_and_events_arrive(scratch, tmp_path, pieces):
     arrive(scratch, tmp_path / "prepared", pieces[:7], 1_700_000_000)
     run_all(scratch)
-    folders = [scratch.lake.table(stream.name) for stream in ads]
+    folders = [Path(scratch.lake.table(stream.name).uri) for stream in ads]
     before = {folder: DeltaTable(str(folder)).count() for folder in folders}
     arrive(scratch, tmp_path / "prepared", pieces[7:], 1_700_000_007)
     with Reader(folders) as reader:
@@ -73,13 +74,13 @@ def test_a_day_that_a_delete_removed_is_restored_with_everything_downstream(scra
     arrive(scratch, tmp_path / "prepared", pieces[:7], 1_700_000_000)
     run_all(scratch)
     impressions = ads["impressions"]
-    table = scratch.lake.table(impressions.name)
+    table = Path(scratch.lake.table(impressions.name).uri)
     # Some events are of other days, to test the edges of a pipeline.
     [((first,), _)] = scratch.rows(impressions, "event_date").most_common(1)
     day, next_day = first.isoformat(), (first + timedelta(days=1)).isoformat()
     deletion = f"DELETE FROM delta.`{table}` WHERE event_date = '{day}' AND minute(event_time) < 20"  # noqa: S608
     scratch.engine.new().sql(deletion)
-    version = delta_log.latest_version(table)
+    version = TableRef.at(table).log.latest_version()
     # Its reader would refuse the deletion: nobody knows what else it removed.
     accept_version(ads["unique_impressions"], scratch.target, impressions.name, version)
     arrive(scratch, tmp_path / "prepared", pieces[7:], 1_700_000_007)
@@ -104,7 +105,7 @@ def test_a_day_that_a_delete_removed_is_restored_with_everything_downstream(scra
     assert [change.stream for change in changes] == [stream.name for stream in streams]
     (totals,) = [change for change in changes if change.stream.stream == "campaign_totals"]
     assert totals.effects[0].startswith("It is rebuilt as a whole: its rows are running totals")
-    own = [commit for commit in delta_log.commits(table, version + 1) if commit.removes_rows]
+    own = [commit for commit in TableRef.at(table).log.commits(version + 1) if commit.removes_rows]
     assert len(own) == 1, "the range was replaced in one commit"
     run_all(scratch)
     assert_equal(tables(scratch, ALL), oracle.expected(tmp_path / "prepared"))

@@ -9,13 +9,9 @@ version of which the files 0 to i were read. A reader that has read everything i
 the change data feed stays at (head, last file) where the head has change files.
 """
 
-import json
-import os
-import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tidemill.checkpoint import SourceOffset
@@ -24,10 +20,9 @@ from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.rows import bytes_added, rows_added
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import DataLossError, DefinitionError, TerminalError
+from tidemill.storage.table_ref import TableRef
 from tidemill.text.durations import parse_duration
 
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..+")
 _DEFAULT_RETENTION = "30 days"
 # Commits are removed once a day at most; a log with a shorter retention keeps them as long.
 _SOONEST_CLEANUP_SECONDS = 6 * 3600
@@ -39,11 +34,11 @@ class UnreadVersions(Unread):
     """Versions of a Delta table that are not read, or only in part.
 
     Attributes:
-        folder: The table's folder.
+        table: The table.
         versions: The versions whose commit the log still has, ascending.
     """
 
-    folder: Path
+    table: TableRef
     versions: tuple[int, ...]
 
     def amount(self, count: int, *, times: bool) -> Amount:
@@ -52,13 +47,12 @@ class UnreadVersions(Unread):
         rows: list[int] = []
         sizes: list[int] = []
         written = []
+        modified = self.table.log.files(self.versions[0]).written
         for version in self.versions:
-            try:
-                modified = (self.folder / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns
-            except FileNotFoundError:
+            added = self.table.log.actions(version)
+            if added is None or version not in modified:
                 continue
-            added = list(_commit(self.folder, version))
-            written.append(moment(modified // 1_000_000))
+            written.append(moment(int(modified[version] * 1000)))
             sizes.append(bytes_added(added))
             if (number := rows_added(added)) is not None:
                 rows.append(number)
@@ -95,26 +89,26 @@ class TableReading:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """The names in a table's log.
+    """What a table's log has from a version on.
 
     Attributes:
-        folder: The table's folder.
-        versions: The versions that have a commit file, ascending.
+        table: The table.
+        written: When the commits were written, seconds since the epoch, by version, ascending.
         head: The newest version; -1 where there is no table.
     """
 
-    folder: Path
-    versions: list[int]
+    table: TableRef
+    written: Mapping[int, float]
     head: int
 
 
 def waiting_versions(
-    folder: Path, offset: SourceOffset | None, *, what: str, reading: TableReading | None = None
+    table: TableRef, offset: SourceOffset | None, *, what: str, reading: TableReading | None = None
 ) -> Backlog:
     """Return the versions of a table from the first unread one that changes data.
 
     Args:
-        folder: The table's folder.
+        table: The table.
         offset: Delta's offset.
         what: A description of the source.
         reading: How the stream reads the table.
@@ -125,16 +119,16 @@ def waiting_versions(
     """
     reading = reading or TableReading()
     at = DeltaPosition.of(offset)
-    log = _log(folder, what)
+    log = _log(table, what, 0 if at is None else at.version)
     if at is None:
         return _before_the_first_batch(log, reading)
     if log.head < 0:
         raise TerminalError(
-            f"{what}: the table in {folder} is missing; the checkpoint continues at its version {at.version}.",
+            f"{what}: the table in {table} is missing; the checkpoint continues at its version {at.version}.",
             lost="Rows that were written to it after that version are lost unless it is restored.",
             fix="restore the table. A table that was recreated in its place needs a new checkpoint of this stream.",
         )
-    _check_same_table(folder, at, what)
+    _check_same_table(table, at, what)
     if at.is_starting:  # it is in the snapshot that it began with: the rest waits
         return Backlog(
             max(1, log.head - at.version + 1),
@@ -144,44 +138,39 @@ def waiting_versions(
         )
     _check_continues(log, at, what, tolerant=reading.option("failondataloss") == "false")
     # A version of which the reader has read a file was not without data.
-    following = [version for version in log.versions if version > at.version - (at.index < 0)]
+    following = [version for version in log.written if version > at.version - (at.index < 0)]
     return _from(log, at.version, at.index, reading) or _without_data(log, following)
 
 
-def _log(folder: Path, what: str) -> _Log:
+def _log(table: TableRef, what: str, first: int) -> _Log:
     try:
-        names = os.listdir(folder / "_delta_log")  # noqa: PTH208 - `Path` costs five times as much per name
-    except (FileNotFoundError, NotADirectoryError):
-        names = []
+        files = table.log.files(first)
+        head = files.head if files.head >= 0 or not first else table.log.files().head
     except OSError as error:
         raise TerminalError(
-            f"{what}: the log of {folder} cannot be read: {error.strerror}.",
+            f"{what}: the log of {table} cannot be read: {error.strerror}.",
             fix="give this user the right to read it.",
         ) from None
-    versions = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
-    checkpoints = (int(match[1]) for name in names if (match := _CHECKPOINT.fullmatch(name)))
-    return _Log(folder, versions, max([*versions, *checkpoints], default=-1))
+    return _Log(table, files.written, head)
 
 
 def _before_the_first_batch(log: _Log, reading: TableReading) -> Backlog:
     start = reading.option("startingversion")
-    if start or (not reading.snapshot and log.versions[:1] == [0]):
+    if start or (not reading.snapshot and 0 in log.written):
         return _from(log, int(start) if start.isdigit() else 0, -1, reading)
     # The snapshot may have no row that the log still shows, or none of those that it shows.
-    from tidemill.storage.delta_log import open_table
-
-    table = open_table(log.folder)
+    opened = log.table.open()
     head = f"version {log.head}"
-    if table is None or not table.file_uris():
+    if opened is None or not opened.file_uris():
         return Backlog(0, "versions", head=head)
     return Backlog(log.head + 1, "versions", f"snapshot {log.head}", head=head)
 
 
 def _from(log: _Log, first: int, index: int, reading: TableReading) -> Backlog:
-    versions = [version for version in log.versions if version >= first]
+    versions = [version for version in log.written if version >= first]
     for position, version in enumerate(versions):
         read = index + 1 if version == first else 0
-        if _has_unread_files(log.folder, version, read, reading):
+        if _has_unread_files(log.table, version, read, reading):
             within = "within version" if read > 0 else "version"
             unread = versions[position:]
             return Backlog(
@@ -189,7 +178,7 @@ def _from(log: _Log, first: int, index: int, reading: TableReading) -> Backlog:
                 "versions",
                 f"{within} {version}",
                 head=f"version {log.head}",
-                unread=UnreadVersions(log.folder, tuple(unread)),
+                unread=UnreadVersions(log.table, tuple(unread)),
             )
     return Backlog(0, "versions", head=f"version {log.head}")
 
@@ -201,29 +190,17 @@ def _without_data(log: _Log, versions: list[int]) -> Backlog:
     that commit had no data. A run moves the reader to the head, so it is due long before that.
     """
     head = f"version {log.head}"
-    if not versions or _age_seconds(log.folder, versions[0]) < _SOONEST_CLEANUP_SECONDS:
-        return Backlog(0, "versions", head=head)
-    age, retention = _age_seconds(log.folder, versions[0]), _log_retention_seconds(log.folder)
-    if age < retention / 4:
+    age = time.time() - log.written[versions[0]] if versions else 0.0
+    if age < _SOONEST_CLEANUP_SECONDS or age < _log_retention_seconds(log.table) / 4:
         return Backlog(0, "versions", head=head)
     detail = f"version {versions[0]} has no data, and is older than a quarter of the log's retention"
     return Backlog(len(versions), "versions", detail, head=head)
 
 
-def _age_seconds(folder: Path, version: int) -> float:
-    """Return the age of a commit; 0 where its file is missing."""
-    try:
-        return time.time() - (folder / "_delta_log" / f"{version:020d}.json").stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
-
-
-def _log_retention_seconds(folder: Path) -> float:
+def _log_retention_seconds(table: TableRef) -> float:
     """Return how long the table keeps its log (Delta protocol, `delta.logRetentionDuration`)."""
-    from tidemill.storage.delta_log import open_table
-
-    table = open_table(folder)
-    declared = None if table is None else table.metadata().configuration.get("delta.logRetentionDuration")
+    opened = table.open()
+    declared = None if opened is None else opened.metadata().configuration.get("delta.logRetentionDuration")
     try:
         length = parse_duration(
             (declared or _DEFAULT_RETENTION).removeprefix("interval "), what="log retention"
@@ -233,13 +210,13 @@ def _log_retention_seconds(folder: Path) -> float:
     return length.total_seconds()
 
 
-def _has_unread_files(folder: Path, version: int, read: int, reading: TableReading) -> bool:
+def _has_unread_files(table: TableRef, version: int, read: int, reading: TableReading) -> bool:
     """Return whether a commit has files after the first `read` ones, as Delta numbers them for this reader."""
     if version in reading.accepted:
         return False
     adds = removes = changes = 0
     no_row_merged = False
-    for action in _commit(folder, version):
+    for action in table.log.iter_actions(version) or ():
         adds += _is_data(action.get("add"))
         removes += _is_data(action.get("remove"))
         changes += "cdc" in action
@@ -268,17 +245,15 @@ def merged_no_row(info: dict[str, Any] | None) -> bool:
     return all(metrics.get(name) == "0" for name in _MERGED_ROWS)
 
 
-def _check_same_table(folder: Path, at: DeltaPosition, what: str) -> None:
+def _check_same_table(table: TableRef, at: DeltaPosition, what: str) -> None:
     # The first commit decides in a moment; where it is missing or has another id, the table's state decides.
-    if _first_id(folder) == at.reservoir_id:
+    if _first_id(table) == at.reservoir_id:
         return
-    from tidemill.storage.delta_log import open_table
-
-    table = open_table(folder)
-    now = None if table is None else str(table.metadata().id)
+    opened = table.open()
+    now = None if opened is None else str(opened.metadata().id)
     if now != at.reservoir_id:
         raise TerminalError(
-            f"{what}: the table in {folder} is another one (id {now}) than the checkpoint has read "
+            f"{what}: the table in {table} is another one (id {now}) than the checkpoint has read "
             f"(id {at.reservoir_id}): it was deleted and recreated.",
             lost="Rows that the old table got after the last run are lost unless it is restored.",
             fix="restore the old table, or rebuild this stream from the new one with a new checkpoint.",
@@ -289,17 +264,17 @@ def _check_continues(log: _Log, at: DeltaPosition, what: str, *, tolerant: bool)
     newest_read = at.version if at.index >= 0 else at.version - 1
     if newest_read > log.head:
         raise DataLossError(
-            f"{what}: the table in {log.folder} ends at version {log.head}, and the checkpoint has read "
+            f"{what}: the table in {log.table} ends at version {log.head}, and the checkpoint has read "
             f"version {newest_read}: an older copy of the table was restored.",
             lost=f"Versions {log.head + 1} to {newest_read} are missing in the table; "
             "this stream has read them.",
             fix="restore the newest copy, or rebuild this stream from the table with a new checkpoint.",
         )
-    following = [version for version in log.versions if version >= at.version]
+    following = [version for version in log.written if version >= at.version]
     first = following[0] if following else log.head + 1
     if first > at.version and not tolerant:
         raise DataLossError(
-            f"{what}: the log of {log.folder} continues with version {first}, and the checkpoint with "
+            f"{what}: the log of {log.table} continues with version {first}, and the checkpoint with "
             f"version {at.version}: the log's cleanup was faster than this stream.",
             lost=f"Versions {at.version} to {first - 1} can no longer be read one by one.",
             fix="rebuild this stream with a new checkpoint, and raise the table's property "
@@ -307,16 +282,6 @@ def _check_continues(log: _Log, at: DeltaPosition, what: str, *, tolerant: bool)
         )
 
 
-def _commit(folder: Path, version: int) -> Iterator[dict[str, Any]]:
-    """Yield the actions of a commit."""
-    try:
-        with (folder / "_delta_log" / f"{version:020d}.json").open(encoding="utf-8") as lines:
-            for line in lines:
-                if line.strip():
-                    yield json.loads(line)
-    except FileNotFoundError:
-        return
-
-
-def _first_id(folder: Path) -> str | None:
-    return next((action["metaData"]["id"] for action in _commit(folder, 0) if "metaData" in action), None)
+def _first_id(table: TableRef) -> str | None:
+    first = table.log.iter_actions(0) or ()
+    return next((action["metaData"]["id"] for action in first if "metaData" in action), None)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import SourceOffset
@@ -22,7 +21,7 @@ from tidemill.connectors.start import Start
 from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, StreamTable
 from tidemill.errors import TerminalError
-from tidemill.storage.delta_log import open_table
+from tidemill.storage.table_ref import TableRef
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,9 +41,9 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
 
     kind = "delta"
 
-    def table(self, source: DeltaSource | StreamTable, lake: "Lake") -> Path:
+    def table(self, source: DeltaSource | StreamTable, lake: "Lake") -> TableRef:
         """Return the table's folder."""
-        return lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
+        return lake.table(source.stream) if isinstance(source, StreamTable) else TableRef.at(source.path)
 
     def backlog(self, source: DeltaSource | StreamTable, reading: Reading) -> Backlog:
         """Return the versions from the first unread one on that changes data."""
@@ -86,7 +85,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
 
     def now(self, source: DeltaSource | StreamTable, reading: Reading) -> Start:
         """Return the newest version."""
-        table = open_table(self.table(source, reading.target.lake))
+        table = self.table(source, reading.target.lake).open()
         if table is None:
             fix = "correct the path, or create the table."
             if source.upstream is not None:
@@ -125,7 +124,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
         """Return whether the id of the table is the one that was read."""
         position, table = (
             DeltaPosition.of(reading.offset),
-            open_table(self.table(source, reading.target.lake)),
+            self.table(source, reading.target.lake).open(),
         )
         return (
             position is not None and table is not None and str(table.metadata().id) == position.reservoir_id
@@ -160,7 +159,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
     def _load_table(self, source: DeltaSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a table's rows; only new ones where it streams."""
         if source.mode == "static":
-            return snapshot(context, source.path, context.pins[name])
+            return TableRef.at(source.path).read(context.spark, versionAsOf=str(context.pins[name]))
         start = context.starts.get(name, "declared")
         options = dict(source.options)
         if start != "declared":
@@ -181,7 +180,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
         """Return the table's rows, without tombstones."""
         table = context.target.lake.table(source.stream)
         if source.mode == "static":
-            rows = snapshot(context, str(table), context.pins[name])
+            rows = table.read(context.spark, versionAsOf=str(context.pins[name]))
             if source.is_merge:
                 rows = rows.where(f"NOT {DELETED}")
         else:
@@ -194,18 +193,13 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
             if isinstance(start, int):
                 reader = reader.option("startingVersion", str(start))
             if source.mode == "changes":
-                rows = reader.option("readChangeFeed", "true").load(str(table))
+                rows = reader.option("readChangeFeed", "true").load(table.uri)
                 if source.is_merge:
                     rows = _without_tombstones(rows)
             else:
                 # The guard judges commits that removed or changed rows (run/guard.py).
-                rows = reader.option("skipChangeCommits", "true").load(str(table))
+                rows = reader.option("skipChangeCommits", "true").load(table.uri)
         return rows.drop(*BOOKKEEPING, DELETED)
-
-
-def snapshot(context: SourceContext, path: str, version: int) -> "DataFrame":
-    """Return a table as of one version."""
-    return context.spark.read.format("delta").option("versionAsOf", str(version)).load(path)
 
 
 def _limited(

@@ -6,12 +6,11 @@ has replaced, once they are older than `delta.deletedFileRetentionDuration`.
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from pathlib import Path
 
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.expiry import Expiry, milliseconds
 from tidemill.errors import DefinitionError
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 from tidemill.text.durations import parse_duration
 
 LOG_RETENTION = ("delta.logRetentionDuration", timedelta(days=30))
@@ -19,37 +18,37 @@ FILE_RETENTION = ("delta.deletedFileRetentionDuration", timedelta(days=7))
 _MAX_COMMITS = 1000
 
 
-def table_expiry(folder: Path, position: DeltaPosition, *, changes: bool) -> Expiry | None:
+def table_expiry(table: TableRef, position: DeltaPosition, *, changes: bool) -> Expiry | None:
     """Return when the first unread commit of a table, or one of its files, may be removed; None if all is read.
 
     Args:
-        folder: The table's folder.
+        table: The table.
         position: The reader's position.
         changes: Whether it reads the change data feed.
     """
-    first = delta_log.read_commit(folder, position.version)
-    table = delta_log.open_table(folder)
-    if first is None or first.timestamp_ms is None or table is None:
+    first = table.log.commit(position.version)
+    opened = table.open()
+    if first is None or first.timestamp_ms is None or opened is None:
         return None
-    settings = table.metadata().configuration
+    settings = opened.metadata().configuration
     log, files = (_table_retention(settings, *setting) for setting in (LOG_RETENTION, FILE_RETENTION))
     expiries = [
         Expiry(first.timestamp_ms + milliseconds(log), log, f"version {first.version} ({LOG_RETENTION[0]})")
     ]
-    for version, removed_at in _removed_files(folder, position, changes=changes):
+    for version, removed_at in _removed_files(table, position, changes=changes):
         what = f"a file of version {version}, by VACUUM ({FILE_RETENTION[0]})"
         expiries.append(Expiry(removed_at + milliseconds(files), files, what))
     return min(expiries, key=lambda expiry: expiry.at_ms)
 
 
-def _removed_files(folder: Path, position: DeltaPosition, *, changes: bool) -> Iterator[tuple[int, int]]:
+def _removed_files(table: TableRef, position: DeltaPosition, *, changes: bool) -> Iterator[tuple[int, int]]:
     """Yield the unread files that VACUUM may remove: the version that has the file, and since when it is unused.
 
     Files of the change data feed belong to no version of the table, so VACUUM removes them by their age.
     """
     added: dict[str, int] = {}
     for version in range(position.version, position.version + _MAX_COMMITS):
-        actions = delta_log.read_actions(folder, version)
+        actions = table.log.actions(version)
         if actions is None:
             return
         written = next((a["commitInfo"].get("timestamp") for a in actions if "commitInfo" in a), None)

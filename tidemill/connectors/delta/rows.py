@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tidemill.connectors.delta.position import DeltaPosition
-from tidemill.storage import delta_log
+from tidemill.storage.delta_log import commit_of
+from tidemill.storage.table_ref import TableRef
 
 
 def rows_added(actions: Iterable[Mapping[str, Any]]) -> int | None:
@@ -25,14 +25,14 @@ def bytes_added(actions: Iterable[Mapping[str, Any]]) -> int:
     return sum(int(add["size"]) for add in _added(actions))
 
 
-def rows_of_versions(table: Path, versions: Sequence[int]) -> int | None:
+def rows_of_versions(table: TableRef, versions: Sequence[int]) -> int | None:
     """Return the rows that commits have added to a stream's table; None where the log no longer has one of them."""
     count = 0
     for version in versions:
-        actions = delta_log.read_actions(table, version)
+        actions = table.log.actions(version)
         if actions is None:
             return None
-        if delta_log.commit_of(version, actions).removes_rows:
+        if commit_of(version, actions).removes_rows:
             continue  # readers of a stream's table skip it
         rows = rows_added(actions)
         if rows is None:

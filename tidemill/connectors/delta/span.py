@@ -6,16 +6,15 @@ read, as of the version up to which the stream has read.
 """
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.span import Period, SourceSpan
 from tidemill.definitions.source import StreamTable
-from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
+from tidemill.storage.delta_log import Commit, by_kind
+from tidemill.storage.table_ref import TableRef
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import SourceOffset
@@ -44,10 +43,10 @@ def table_span(
     options = source.options if isinstance(source, DeltaSource) else {}
     if at.is_starting or any(key.lower() in _STARTING for key in options):
         return SourceSpan(reads=f"all of {name}, because the stream begins within it")
-    table = lake.table(source.stream) if isinstance(source, StreamTable) else Path(source.path)
+    table = lake.table(source.stream) if isinstance(source, StreamTable) else TableRef.at(source.path)
     newest = at.version - (at.index < 0)
-    versions = [version for version in delta_log.versions_in(table) if version <= newest]
-    commits = [commit for version in versions if (commit := delta_log.read_commit(table, version))]
+    versions = [version for version in table.log.versions() if version <= newest]
+    commits = [commit for version in versions if (commit := table.log.commit(version))]
     chosen = [
         commit.version for commit in commits if commit.timestamp_ms is None or period.has(commit.timestamp_ms)
     ]
@@ -71,7 +70,7 @@ def table_span(
     )
 
 
-def _rewritten(table: Path, commits: list[delta_log.Commit]) -> str | None:
+def _rewritten(table: TableRef, commits: list[Commit]) -> str | None:
     """Return why the versions of a table one by one are not what it has; None where they are."""
     if commits and commits[-1].version - commits[0].version + 1 != len(commits):
         return "its log is incomplete"
@@ -80,7 +79,8 @@ def _rewritten(table: Path, commits: list[delta_log.Commit]) -> str | None:
             return f"version {commit.version} removed or changed rows"
         if commit.adds_rows and "operation" in commit_metadata(commit):
             return f"an operation wrote version {commit.version}"
-        for kind, file in delta_log.by_kind(delta_log.read_actions(table, commit.version) or []):
-            if kind == "add" and file.get("dataChange") and not (table / unquote(file["path"])).exists():
-                return f"a file of version {commit.version} was removed"
+        actions = by_kind(table.log.actions(commit.version) or [])
+        added = (file["path"] for kind, file in actions if kind == "add" and file.get("dataChange"))
+        if table.missing(added):
+            return f"a file of version {commit.version} was removed"
     return None

@@ -24,7 +24,6 @@ from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.decide.decision import decide
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.stream_run import StreamRun
-from tidemill.storage import delta_log
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
@@ -188,29 +187,29 @@ def replace_table(
         commit: The options of the commit: its transaction and its `userMetadata`.
     """
     name = QUARANTINE if sink is None else sink.name
-    path, before = live.table(name), delta_log.open_table(live.table(name))
-    if delta_log.open_table(staged.table(name)) is not None:
-        rows = spark.read.format("delta").load(str(staged.table(name)))
+    path, before = live.table(name), live.table(name).open()
+    if staged.table(name).open() is not None:
+        rows = staged.table(name).read(spark)
     elif before is not None:  # nothing was refused, or written, this time
-        rows = spark.read.format("delta").load(str(path)).limit(0)
+        rows = path.read(spark).limit(0)
     else:
         return
     change_feed = sink is not None and sink.change_feed
     if before is not None and change_feed and _FEED not in before.metadata().configuration:
         # Another kind of sink created it, and readers of a merge table read its change data feed.
-        spark.sql(f"ALTER TABLE delta.{sql_identifier(str(path))} SET TBLPROPERTIES ('{_FEED}' = 'true')")
+        spark.sql(f"ALTER TABLE {path.sql} SET TBLPROPERTIES ('{_FEED}' = 'true')")
     partitions = () if sink is None else sink.partition_by
     writer = rows.write.format("delta").mode("overwrite").options(**commit)
     if before is not None and _columns(spark, live, name) == _columns_of(rows):
         # With a condition Delta keeps the layout of the table.
-        writer.option("replaceWhere", "true").option("partitionOverwriteMode", "static").save(str(path))
+        writer.option("replaceWhere", "true").option("partitionOverwriteMode", "static").save(path.uri)
         return
     if partitions:
         writer = writer.partitionBy(*partitions)
-    writer.option("overwriteSchema", "true").save(str(path))
+    writer.option("overwriteSchema", "true").save(path.uri)
     if clusters := () if sink is None else sink.cluster_by:
         columns = ", ".join(map(sql_identifier, clusters))
-        spark.sql(f"ALTER TABLE delta.{sql_identifier(str(path))} CLUSTER BY ({columns})")
+        spark.sql(f"ALTER TABLE {path.sql} CLUSTER BY ({columns})")
 
 
 def copy_tables(spark: "SparkSession", stream: "Stream", records: StreamRecords, generation: int) -> None:
@@ -223,12 +222,12 @@ def copy_tables(spark: "SparkSession", stream: "Stream", records: StreamRecords,
         generation: The generation that wrote them.
     """
     for sink in stream.tables:
-        if delta_log.open_table(records.table(sink.name)) is None:
+        if records.table(sink.name).open() is None:
             continue
         name = f"generation_{generation}"
         name = name if sink is stream.main else f"{sink.name}_{name}"
-        rows = spark.read.format("delta").load(str(records.table(sink.name)))
-        rows.write.format("delta").mode("overwrite").save(str(records.table(name)))
+        rows = records.table(sink.name).read(spark)
+        rows.write.format("delta").mode("overwrite").save(records.table(name).uri)
 
 
 def commit_options(operation: "Operation", query_id: str, sink: str, batch: int) -> dict[str, str]:
@@ -248,7 +247,7 @@ def commit_options(operation: "Operation", query_id: str, sink: str, batch: int)
 
 
 def _columns(spark: "SparkSession", records: StreamRecords, name: str) -> list[tuple[str, str]]:
-    return _columns_of(spark.read.format("delta").load(str(records.table(name))))
+    return _columns_of(records.table(name).read(spark))
 
 
 def _columns_of(rows: "DataFrame") -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from tidemill.run.decide.waiting import wait_until_free
 from tidemill.run.pause_points import pause_point
 from tidemill.run.spark.engine import record_jvm, session_of
 from tidemill.storage.lake import StagingLake
+from tidemill.storage.local_store import LocalStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,9 +110,9 @@ def staging_records(
         operation: The operation.
         own_checkpoint: Whether its checkpoint is in the staging folder, because no run continues it.
     """
-    folder = records.lake.staging(records.stream) / operation.id
-    checkpoints = folder if own_checkpoint else records.lake.root
-    return StreamRecords(StagingLake(folder, checkpoints), records.stream)
+    staging = LocalStore(records.lake.staging(records.stream) / operation.id)
+    checkpoints = staging if own_checkpoint else records.lake.store
+    return StreamRecords(StagingLake(staging, checkpoints), records.stream)
 
 
 def ensure_computed(

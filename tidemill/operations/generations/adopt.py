@@ -26,7 +26,7 @@ from tidemill.records.ledger_line import plain_offsets
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import SinkTable, StreamRecords
 from tidemill.run.execute.query import pinned_confs
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -54,7 +54,8 @@ def adopt(
     """
     records = StreamRecords(target.lake, stream.name)
     with leased(records, "adopt", dry_run=dry_run) as lease:
-        adopting = _Adopting(stream, target, records, checkpoint, table)
+        there = None if table is None else TableRef.at(table)
+        adopting = _Adopting(stream, target, records, checkpoint, there)
         change = adopting.plan()
         if lease is not None:
             lease.check()
@@ -68,7 +69,7 @@ class _Adopting:
     target: "Target"
     records: StreamRecords
     checkpoint: Path
-    table: Path | None
+    table: TableRef | None
 
     def plan(self) -> Change:
         """Check everything, and return what would be done."""
@@ -82,8 +83,8 @@ class _Adopting:
         ]
         if renamed:
             effects.append(f"The sources get the names that they have in the stream: {', '.join(renamed)}.")
-        if table.path != self.records.table():
-            effects.append(f"The table is moved from {table.path} to {self.records.table()}.")
+        if table.table.uri != self.records.table().uri:
+            effects.append(f"The table is moved from {table.table} to {self.records.table()}.")
         effects.append("The query must not be started again: it and the stream would write the same batches.")
         return Change(
             stream=self.stream.name,
@@ -96,10 +97,11 @@ class _Adopting:
         tail = self._checked_tail()
         names = self._names(tail)
         CheckpointWriter(self.records.checkpoint(_FIRST)).copy_named(self.checkpoint, names)
-        source = self._checked_table(tail).path
-        if source != self.records.table():
-            self.records.table().parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(source, self.records.table())
+        source = self._checked_table(tail).table
+        if source.uri != self.records.table().uri:
+            to = Path(self.records.table().uri)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(source.uri, to)
         self._write_records(tail)
 
     def _checked_tail(self) -> Tail:
@@ -146,11 +148,11 @@ class _Adopting:
                 "declare sink=DeltaAppend(...).",
             )
         moved = self.table is None or not self.table.exists()  # before a kill, or by the user
-        path = self.records.table() if moved else self.table
-        table = None if path is None else delta_log.open_table(path)
-        if table is None or path is None:
+        path = self.records.table() if moved or self.table is None else self.table
+        table = path.open()
+        if table is None:
             raise self._refuse(f"there is no Delta table in {path}.", "name it with --table DIR.")
-        if path != self.records.table() and self.records.table().exists():
+        if path.uri != self.records.table().uri and self.records.table().exists():
             raise self._refuse(f"its table {self.records.table()} exists already.", "move it away.")
         newest = table.transaction_version(tail.query_id) if tail.query_id else None
         if newest != _last(tail):

@@ -29,7 +29,6 @@ from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
-from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import OffsetEntry
@@ -146,7 +145,7 @@ def _read_before(
             if there is not None and there.has(planned.batch_id):
                 raise _refused(
                     stream,
-                    f"batch {planned.batch_id} is in table {there.path.name} and is not finished.",
+                    f"batch {planned.batch_id} is in table {there.table.name} and is not finished.",
                     f"finish it first: tidemill run {stream.name}; or, if the rows may go: --table replace",
                 )
     return replace(planned, sources=()) if tail.committed_offsets is None else tail.committed_offsets
@@ -264,9 +263,9 @@ class _Resetting:
             names = [sink.name for sink in self.stream.tables]
             for name in (*names, *([QUARANTINE] if feed_of(self.stream) is not None else ())):
                 path = self.records.table(name)
-                if delta_log.open_table(path) is None:
+                if path.open() is None:
                     continue
-                empty = spark.read.format("delta").load(str(path)).limit(0)
+                empty = path.read(spark).limit(0)
                 writer = empty.write.format("delta").option(
                     "userMetadata", operation_metadata(self.operation)
                 )
@@ -275,9 +274,9 @@ class _Resetting:
                     app_id = transaction_app_id(decided["query_id"], name)
                     writer = writer.option("txnAppId", app_id).option("txnVersion", "0")
                 if replaces:
-                    writer.mode("overwrite").option("replaceWhere", "true").save(str(path))
+                    writer.mode("overwrite").option("replaceWhere", "true").save(path.uri)
                 else:
-                    writer.mode("append").save(str(path))
+                    writer.mode("append").save(path.uri)
 
     def _switch(self) -> None:
         manifest = self.records.manifest()

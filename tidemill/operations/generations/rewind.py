@@ -39,9 +39,8 @@ from tidemill.records.manifest import Manifest
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
-from tidemill.storage import delta_log
 from tidemill.text.durations import flag_time
-from tidemill.text.names import MAIN_SINK, sql_identifier
+from tidemill.text.names import MAIN_SINK
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ class _Planning:
                 f"version {quarantine} of {records.table(QUARANTINE).name} can no longer be restored, and a later "
                 "replay moved records out of it"
             )
-        heads = {sink: delta_log.latest_version(records.table(sink)) for sink in versions}
+        heads = {sink: records.table(sink).log.latest_version() for sink in versions}
         return {
             "batch": batch,
             "newest_batch": self.snapshot.last_commit,
@@ -293,36 +292,30 @@ class _Rewinding:
             for sink, version in self._decided["versions"].items():
                 path = self.records.table(sink)
                 app_id = transaction_app_id(self._decided["query_id"], sink)
-                table = delta_log.open_table(path)
+                table = path.open()
                 if table is None or table.transaction_version(app_id) is not None:
                     continue  # restored and marked before a kill
-                if version != delta_log.latest_version(path):
+                if version != path.log.latest_version():
                     spark.conf.set(_USER_METADATA, operation_metadata(self.operation, restores=version))
-                    spark.sql(
-                        f"RESTORE TABLE delta.{sql_identifier(str(path))} TO VERSION AS OF {int(version)}"
-                    ).collect()
+                    spark.sql(f"RESTORE TABLE {path.sql} TO VERSION AS OF {int(version)}").collect()
                 # The checkpoint has batches up to this one, and a table must have what its checkpoint has.
                 spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
-                empty = spark.read.format("delta").load(str(path)).limit(0)
+                empty = path.read(spark).limit(0)
                 writer = empty.write.format("delta").mode("append").option("txnAppId", app_id)
-                writer.option("txnVersion", str(self._decided["batch"])).save(str(path))
+                writer.option("txnVersion", str(self._decided["batch"])).save(path.uri)
 
     def _empty_quarantine(self) -> None:
         path = self.records.table(QUARANTINE)
-        if delta_log.open_table(path) is None:
+        if path.open() is None:
             return
         with session(self.engine, self.lease) as spark:
             spark.conf.set(_USER_METADATA, operation_metadata(self.operation))
             version = self._decided["quarantine"]
             if version is not None:
-                spark.sql(
-                    f"RESTORE TABLE delta.{sql_identifier(str(path))} TO VERSION AS OF {int(version)}"
-                ).collect()
+                spark.sql(f"RESTORE TABLE {path.sql} TO VERSION AS OF {int(version)}").collect()
             later = f"batch_id > {int(self._decided['batch'])}"
             numbers = ", ".join(str(int(number)) for number in continued(self._manifest()))
-            statement = (
-                f"DELETE FROM delta.{sql_identifier(str(path))} WHERE generation IN ({numbers}) AND {later}"  # noqa: S608
-            )
+            statement = f"DELETE FROM {path.sql} WHERE generation IN ({numbers}) AND {later}"  # noqa: S608
             spark.sql(statement).collect()
 
     def _switch(self) -> None:

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
-from urllib.parse import unquote
 
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import StreamRecords
-from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
+from tidemill.storage.table_ref import TableRef
 
 
 def generation_of_batch(manifest: Manifest, batch: int) -> Generation:
@@ -35,11 +33,11 @@ def continued(manifest: Manifest) -> list[int]:
         number = before
 
 
-def version_after(table: Path, generation: Generation, sink: str, batch: int) -> int | None:
+def version_after(table: TableRef, generation: Generation, sink: str, batch: int) -> int | None:
     """Return the version of a table after a batch: the one before the first commit of a later batch.
 
     Args:
-        table: The table's folder.
+        table: The table.
         generation: The generation that committed the batch.
         sink: The sink's name.
         batch: The batch.
@@ -47,7 +45,7 @@ def version_after(table: Path, generation: Generation, sink: str, batch: int) ->
     Returns:
         The version; None where the log no longer shows it, or where there is no table.
     """
-    head = delta_log.latest_version(table)
+    head = table.log.latest_version()
     if head is None or generation.query_id is None:
         return None
     app_id = transaction_app_id(generation.query_id, sink)
@@ -61,7 +59,7 @@ def version_after(table: Path, generation: Generation, sink: str, batch: int) ->
     return None
 
 
-def batch_at(table: Path, manifest: Manifest, moment: datetime) -> int | None:
+def batch_at(table: TableRef, manifest: Manifest, moment: datetime) -> int | None:
     """Return the last batch of the active generation that the main table had at a moment.
 
     Args:
@@ -72,7 +70,7 @@ def batch_at(table: Path, manifest: Manifest, moment: datetime) -> int | None:
     Returns:
         The batch; None where the table had none of them, or its log no longer shows which.
     """
-    head = delta_log.latest_version(table)
+    head = table.log.latest_version()
     ids = {one.query_id for one in manifest.generations if one.number in continued(manifest)}
     for commit in () if head is None else _newest_first(table, head):
         batches = [batch for app_id, batch in commit.transactions.items() if app_id in ids]
@@ -92,12 +90,12 @@ def version_before_replays(records: StreamRecords, restored: int) -> int | None:
     """
     taken_back = {
         metadata["operation"]
-        for commit in delta_log.commits(records.table(), restored + 1)
+        for commit in records.table().log.commits(restored + 1)
         if (metadata := commit_metadata(commit)).get("operation") in _replays(records)
     }
     path = records.table("quarantine")
-    for version in delta_log.versions_in(path) if taken_back else ():
-        commit = delta_log.read_commit(path, version)
+    for version in path.log.versions() if taken_back else ():
+        commit = path.log.commit(version)
         if commit is not None and commit_metadata(commit).get("operation") in taken_back:
             return version - 1
     return None
@@ -107,28 +105,29 @@ def _replays(records: StreamRecords) -> set[str]:
     return {operation.id for operation in records.operations() if operation.kind == "replay"}
 
 
-def missing_files(table: Path, version: int) -> list[str] | None:
+def missing_files(table: TableRef, version: int) -> list[str] | None:
     """Return the files of a version that are missing, by VACUUM; None where its log is missing as well.
 
     Args:
-        table: The table's folder.
+        table: The table.
         version: The version.
     """
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
-        state = DeltaTable(str(table), version=version)
+        state = table.open(version)
+        if state is None:
+            return None
         paths = state.get_add_actions().column("path").to_pylist()
     except (DeltaError, OSError):
         return None
-    return [path for path in paths if path is not None and not (table / unquote(path)).exists()]
+    return table.missing(path for path in paths if path is not None)
 
 
-def _newest_first(table: Path, head: int) -> Iterator[Commit]:
+def _newest_first(table: TableRef, head: int) -> Iterator[Commit]:
     """Yield the commits of a table's log from its end, as far as the log goes back."""
     for version in range(head, -1, -1):
-        commit = delta_log.read_commit(table, version)
+        commit = table.log.commit(version)
         if commit is None:
             return
         yield commit

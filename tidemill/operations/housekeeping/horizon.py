@@ -16,17 +16,15 @@ from tidemill.connectors.registry import connector_of
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.errors import DefinitionError
 from tidemill.records.stream_records import StreamRecords
-from tidemill.storage import delta_log
 from tidemill.text.names import StreamName
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidemill.checkpoint import OffsetEntry
     from tidemill.definitions.stream import Stream
     from tidemill.records.batch import BatchRecord
     from tidemill.records.stream_records import Snapshot
     from tidemill.storage.lake import Lake
+    from tidemill.storage.table_ref import TableRef
 
 
 Part = Literal["commits", "snapshot", "log"]
@@ -191,7 +189,7 @@ class Horizons:
         """
         snapshot = StreamRecords(self.lake, stream.name).snapshot()
         path = self.lake.table(stream.name, sink)
-        table = delta_log.open_table(path)
+        table = path.open()
         if table is None:
             return []
         table_id, head = str(table.metadata().id), table.version()
@@ -211,7 +209,7 @@ class Horizons:
         needs.append(Need(version=version_at(path, self.since), who="a rewind", of="log"))
         return sorted({need for need in needs if need.version <= head}, key=lambda need: need.version)
 
-    def _pinned(self, path: "Path") -> Iterator[Need]:
+    def _pinned(self, path: "TableRef") -> Iterator[Need]:
         """Yield the snapshots that a batch which runs or must be repeated reads."""
         for reader in self.streams:
             for name, source in reader.sources.items():
@@ -229,19 +227,19 @@ class Horizons:
                     )
 
 
-def version_at(path: "Path", moment: datetime) -> int:
+def version_at(path: "TableRef", moment: datetime) -> int:
     """Return the version that a table had at a moment; the oldest of its log where that shows none so old."""
     limit = int(moment.timestamp() * 1000)
     oldest = 0
-    for version in reversed(delta_log.versions_in(path)):
-        commit = delta_log.read_commit(path, version)
+    for version in reversed(path.log.versions()):
+        commit = path.log.commit(version)
         oldest = version
         if commit is None or (commit.timestamp_ms or 0) <= limit:
             break
     return oldest
 
 
-def _commits_to_check(snapshot: "Snapshot", path: "Path", sink: str) -> Iterator[Need]:
+def _commits_to_check(snapshot: "Snapshot", path: "TableRef", sink: str) -> Iterator[Need]:
     """Yield the commits that `exactly_once` compares next, or that the ledger has no line of yet."""
     manifest = snapshot.manifest
     if manifest is None or snapshot.query_id is None:
@@ -255,7 +253,7 @@ def _commits_to_check(snapshot: "Snapshot", path: "Path", sink: str) -> Iterator
             yield Need(version=position.versions[sink] + 1, who="the check exactly_once", of="log")
     else:
         oldest = min([oldest, *offset_batches(snapshot.checkpoint)])
-    commits = delta_log.commits_of_batches(path, transaction_app_id(snapshot.query_id, sink), oldest)
+    commits = path.log.commits_of_batches(transaction_app_id(snapshot.query_id, sink), oldest)
     if commits:
         first = min(commit.version for commit in commits.values())
         yield Need(version=first, who="the check exactly_once", of="log")

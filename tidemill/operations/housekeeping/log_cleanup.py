@@ -6,7 +6,11 @@ them up to a version, which no library takes as the limit.
 
 import json
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidemill.storage.delta_log import DeltaLog
+    from tidemill.storage.table_ref import TableRef
 
 _VERSIONED = re.compile(
     r"\.?([0-9]{20})\.(json|crc|checkpoint\.parquet)(\.crc)?|\.?[0-9]{20}\.([0-9]{20})\.compacted\.json(\.crc)?",
@@ -15,18 +19,18 @@ _VERSIONED = re.compile(
 _CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet", re.ASCII)
 
 
-def obsolete_log_files(folder: Path, needed: int) -> list[Path]:
-    """Return the files of a table's log that no version from `needed` on needs, oldest first.
+def obsolete_log_files(table: "TableRef", needed: int) -> list[str]:
+    """Return the keys of the files of a table's log that no version from `needed` on needs, oldest first.
 
     A version is read from a checkpoint and the commits after it, so the newest checkpoint that is not after `needed` is
     kept with everything after it. A log with checkpoints in parts, or of version 2, is left as it is.
 
     Args:
-        folder: The table's folder.
+        table: The table.
         needed: The oldest version that is needed.
     """
-    log = folder / "_delta_log"
-    names = [path.name for path in log.iterdir() if path.is_file()]
+    log = table.log
+    names = log.store.names(log.folder)
     if any(".checkpoint." in name and not _VERSIONED.fullmatch(name) for name in names):
         return []
     newest = _newest_checkpoint(log)
@@ -34,34 +38,27 @@ def obsolete_log_files(folder: Path, needed: int) -> list[Path]:
         return []
     checkpoints = [int(match[1]) for name in names if (match := _CHECKPOINT.fullmatch(name))]
     first = max((version for version in checkpoints if version <= min(needed, newest)), default=None)
-    if first is None or not _is_readable(folder, first):
+    if first is None or not _is_readable(table, first):
         return []
     versions = ((match, name) for name in names if (match := _VERSIONED.fullmatch(name)))
     old = [(int(match[1] or match[4]), name) for match, name in versions]
-    return [log / name for version, name in sorted(old) if version < first]
+    return [f"{log.folder}/{name}" for version, name in sorted(old) if version < first]
 
 
-def remove_log_files(paths: "list[Path]") -> None:
-    """Remove files of a log, oldest first: what a kill leaves has no hole."""
-    for path in paths:
-        path.unlink(missing_ok=True)
-
-
-def _newest_checkpoint(log: Path) -> int | None:
+def _newest_checkpoint(log: "DeltaLog") -> int | None:
     """Return the version that readers of the log begin with."""
     try:
-        return int(json.loads((log / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
+        return int(json.loads(log.store.read(f"{log.folder}/_last_checkpoint"))["version"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _is_readable(folder: Path, version: int) -> bool:
+def _is_readable(table: "TableRef", version: int) -> bool:
     """Return whether a version can be read: its checkpoint is about to be its only record."""
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
-        DeltaTable(str(folder), version=version).get_add_actions()
+        opened = table.open(version)
+        return opened is not None and opened.get_add_actions() is not None
     except (DeltaError, OSError):
         return False
-    return True

@@ -5,7 +5,7 @@ and the cleanup of Delta's log take an age as their limit, and what a reader tha
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from tidemill.errors import LeaseHeldError
 from tidemill.operations.core.spec import Argument, OperationSpec, Work
 from tidemill.operations.core.steps import holding, run_id_of, session
 from tidemill.operations.housekeeping.horizon import Horizons, Need, positions, without_position
-from tidemill.operations.housekeeping.log_cleanup import obsolete_log_files, remove_log_files
+from tidemill.operations.housekeeping.log_cleanup import obsolete_log_files
 from tidemill.operations.housekeeping.table_files import (
     SMALL_BYTES,
     DataFile,
@@ -28,9 +28,9 @@ from tidemill.operations.housekeeping.table_files import (
 from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.spark import classic
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 from tidemill.text.durations import flag_duration
-from tidemill.text.names import StreamName, sql_identifier
+from tidemill.text.names import StreamName
 from tidemill.text.plurals import pluralize
 from tidemill.text.report import Column, Report, Row, megabytes, rows_of
 
@@ -66,7 +66,7 @@ class TableMaintenance:
         held_by: What needs versions before the newest, for people, the oldest first.
     """
 
-    table: Path
+    table: TableRef
     version: int
     before: Size
     after: Size | None = None
@@ -212,7 +212,7 @@ class _Maintaining:
         return tuple(
             self._planned(path, horizons.needs(self.stream, sink), horizons.since)
             for sink, path in paths
-            if delta_log.open_table(path) is not None
+            if path.open() is not None
         )
 
     def apply(self, before: tuple[TableMaintenance, ...], lease: "Lease") -> tuple[TableMaintenance, ...]:
@@ -223,10 +223,9 @@ class _Maintaining:
         for sink, planned in zip(self._sinks(), before, strict=True):
             needs = horizons.needs(self.stream, sink)
             files = self._removable(planned.table, needs, horizons.since)
-            for file in files:
-                _remove(planned.table / file.name)
             log_files = obsolete_log_files(planned.table, _horizon(planned.table, needs))
-            remove_log_files(log_files)
+            # The log's oldest files first: what a kill leaves has no hole.
+            planned.table.store.delete([*_with_checksums(planned.table, files), *log_files])
             done.append(
                 replace(
                     planned,
@@ -239,9 +238,9 @@ class _Maintaining:
         return tuple(done)
 
     def _sinks(self) -> list[str]:
-        return [sink for sink in sinks_of(self.stream) if delta_log.open_table(self._path(sink)) is not None]
+        return [sink for sink in sinks_of(self.stream) if self._path(sink).open() is not None]
 
-    def _path(self, sink: str) -> Path:
+    def _path(self, sink: str) -> TableRef:
         return self.target.lake.table(self.stream.name, sink)
 
     def _horizons(self) -> Horizons:
@@ -253,10 +252,10 @@ class _Maintaining:
             since=since,
         )
 
-    def _planned(self, path: Path, needs: Sequence[Need], since: datetime) -> TableMaintenance:
-        table = delta_log.open_table(path)
+    def _planned(self, path: TableRef, needs: Sequence[Need], since: datetime) -> TableMaintenance:
+        table = path.open()
         if table is None:
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(path.uri)
         files = self._removable(path, needs, since)
         horizon = _horizon(path, needs)
         return TableMaintenance(
@@ -273,11 +272,11 @@ class _Maintaining:
             ],
         )
 
-    def _removable(self, path: Path, needs: Sequence[Need], since: datetime) -> list[DataFile]:
-        table = delta_log.open_table(path)
+    def _removable(self, path: TableRef, needs: Sequence[Need], since: datetime) -> list[DataFile]:
+        table = path.open()
         return [] if table is None else removable(path, table, needs, since)
 
-    def _compact(self, paths: list[Path], lease: "Lease") -> None:
+    def _compact(self, paths: list[TableRef], lease: "Lease") -> None:
         """Compact tables with Spark; a compaction changes no row, and readers pass over it."""
         if not paths:
             return
@@ -290,19 +289,19 @@ class _Maintaining:
                 spark.conf.set(key, value)
             classic.use_scheduler_pool(spark, str(self.stream.name))
             for path in paths:
-                spark.sql(f"OPTIMIZE delta.{sql_identifier(str(path))}").collect()
+                spark.sql(f"OPTIMIZE {path.sql}").collect()
 
 
-def _horizon(path: Path, needs: Sequence[Need]) -> int:
+def _horizon(path: TableRef, needs: Sequence[Need]) -> int:
     """Return the oldest version of a table that something needs; its newest where nothing does."""
-    return min((need.version for need in needs), default=delta_log.latest_version(path) or 0)
+    return min((need.version for need in needs), default=path.log.latest_version() or 0)
 
 
-def _remove(path: Path) -> None:
-    """Remove a data file and the checksum that Hadoop wrote for it."""
-    path.unlink(missing_ok=True)
-    with suppress(OSError):
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+def _with_checksums(table: TableRef, files: Sequence[DataFile]) -> Iterator[str]:
+    """Yield the keys of data files, and of the checksum that Hadoop wrote for each."""
+    for file in files:
+        folder, _, name = f"{table.key}/{file.name}".rpartition("/")
+        yield from (f"{folder}/{name}", f"{folder}/.{name}.crc")
 
 
 def _size(row: Row) -> Row:

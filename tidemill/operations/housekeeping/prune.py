@@ -27,7 +27,6 @@ from tidemill.operations.housekeeping.tombstones import condition_of, count_of, 
 from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.preconditions import check_records
-from tidemill.storage import delta_log
 from tidemill.text.durations import flag_duration
 from tidemill.text.plurals import pluralize
 from tidemill.text.report import Column, Report, megabytes, rows_of
@@ -232,7 +231,7 @@ class _Pruning:
             checkpoint = self.records.checkpoint(ended.number)
             if checkpoint.exists():
                 yield Leftover(kind="checkpoint", path=checkpoint, what=what, bytes=_bytes(checkpoint))
-            main = self.records.table()
+            main = Path(self.records.table().uri)
             for path in sorted(main.parent.glob(f"{main.name}__*generation_{ended.number}")):
                 yield Leftover(kind="table", path=path, what=what, bytes=_bytes(path))
 
@@ -244,12 +243,12 @@ class _Pruning:
     def _tombstones(self) -> Iterator[Leftover]:
         for sink in self._merges():
             path = self.records.table(sink.name)
-            table = delta_log.open_table(path)
+            table = path.open()
             condition = None if table is None else condition_of(table, sink, self.before)
             rows = 0 if table is None or condition is None else count_of(table, condition)
             if rows:
                 what = f"{pluralize(rows, 'tombstone')} of deletes before {self.before.isoformat(timespec='seconds')}"
-                yield Leftover(kind="tombstones", path=path, what=what, rows=rows, sink=sink.name)
+                yield Leftover(kind="tombstones", path=Path(path.uri), what=what, rows=rows, sink=sink.name)
 
 
 def _files(path: Path) -> Iterator[Path]:

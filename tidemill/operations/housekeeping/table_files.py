@@ -1,15 +1,14 @@
 """The files of a Delta table on disk: how many there are, which could be fewer, and which nothing needs any more."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from tidemill.storage import delta_log
+from tidemill.storage.delta_log import by_kind
+from tidemill.storage.table_ref import TableRef
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -55,21 +54,19 @@ class DataFile:
     modified: float
 
 
-def data_files(table: Path) -> Iterator[DataFile]:
+def data_files(table: TableRef) -> Iterator[DataFile]:
     """Yield the Parquet files of a table, those of its change data feed included; deletion vectors are none."""
-    for folder, folders, names in os.walk(table):
-        folders[:] = [name for name in folders if not name.startswith((".", "_")) or name == _CHANGES]
-        for name in names:
-            if name.endswith(".parquet") and not name.startswith((".", "_")):
-                path = Path(folder, name)
-                status = path.stat()
-                yield DataFile(str(path.relative_to(table)), status.st_size, status.st_mtime)
+    for entry in table.store.walk(table.key):
+        name = entry.key.removeprefix(f"{table.key}/")
+        hidden = (part for part in name.split("/") if part.startswith((".", "_")) and part != _CHANGES)
+        if name.endswith(".parquet") and not any(hidden):
+            yield DataFile(name, entry.size, entry.modified)
 
 
-def size_of(table: Path) -> Size:
+def size_of(table: TableRef) -> Size:
     """Return the size of a table on disk."""
     files = list(data_files(table))
-    log_files = sum(1 for path in (table / "_delta_log").iterdir() if path.is_file())
+    log_files = sum(1 for entry in table.store.list(table.log.folder) if not entry.is_folder)
     return Size(files=len(files), bytes=sum(file.bytes for file in files), log_files=log_files)
 
 
@@ -77,30 +74,33 @@ def small_files(table: "DeltaTable") -> int:
     """Return the small files in the partitions of a table that have many of them."""
     actions = table.get_add_actions()
     sizes = zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
-    partitions = Counter(os.path.dirname(str(path)) for path, size in sizes if int(str(size)) < SMALL_BYTES)  # noqa: PTH120
+    partitions = Counter(str(path).rpartition("/")[0] for path, size in sizes if int(str(size)) < SMALL_BYTES)
     return sum(count for count in partitions.values() if count >= MOST_SMALL_FILES)
 
 
-def removable(folder: Path, table: "DeltaTable", needs: "Sequence[Need]", since: datetime) -> list[DataFile]:
+def removable(
+    table: TableRef, opened: "DeltaTable", needs: "Sequence[Need]", since: datetime
+) -> list[DataFile]:
     """Return the files on disk that the newest version does not have and nothing needs.
 
     `DeltaTable.vacuum(full=True, keep_versions=...)` cannot do this (measured on deltalake 1.6.6): it removes the files
     of the change data feed, also those of the versions that it keeps, which readers of changes then miss.
 
     Args:
-        folder: The table's folder.
         table: The table.
+        opened: Its newest version.
         needs: What needs older versions.
         since: The moment to which the table may be rewound; younger files may belong to a write in progress.
     """
-    needed = _active(table)
+    needed = _active(opened)
     for need in needs:
         if need.of == "snapshot":
-            needed |= _snapshot(folder, need.version)
+            snapshot = table.open(need.version)
+            needed |= set() if snapshot is None else _active(snapshot)
     first = min((need.version for need in needs if need.of == "commits"), default=None)
     limit = int(since.timestamp() * 1000)
-    for version in delta_log.versions_in(folder):
-        actions = delta_log.by_kind(delta_log.read_actions(folder, version) or [])
+    for version in table.log.versions():
+        actions = by_kind(table.log.actions(version) or [])
         is_unread = first is not None and version >= first
         is_recent = any(kind == "commitInfo" and info.get("timestamp", 0) >= limit for kind, info in actions)
         for kind, file in actions:
@@ -108,19 +108,13 @@ def removable(folder: Path, table: "DeltaTable", needs: "Sequence[Need]", since:
             if (is_unread and reads) or (is_recent and kind in ("remove", "cdc")):
                 needed |= _names(file["path"])
     return [
-        file for file in data_files(folder) if file.name not in needed and file.modified < since.timestamp()
+        file for file in data_files(table) if file.name not in needed and file.modified < since.timestamp()
     ]
 
 
 def _active(table: "DeltaTable") -> set[str]:
     paths = table.get_add_actions().column("path").to_pylist()
     return {name for path in paths for name in _names(str(path))}
-
-
-def _snapshot(folder: Path, version: int) -> set[str]:
-    from deltalake import DeltaTable
-
-    return _active(DeltaTable(str(folder), version=version))
 
 
 def _names(path: str) -> set[str]:

@@ -11,12 +11,11 @@ from tidemill.storage.dataset import dataset_of
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
     from tidemill.definitions.sink import TableSink
+    from tidemill.storage.table_ref import TableRef
 
 _TIMES = ("timestamp", "timestamp_ntz", "date")
 
@@ -77,7 +76,9 @@ def count_of(table: "DeltaTable", condition: Condition) -> int:
     return int(dataset_of(table).count_rows(filter=is_old))
 
 
-def delete(spark: "SparkSession", path: "Path", sink: "TableSink", before: datetime, operation: str) -> None:
+def delete(
+    spark: "SparkSession", path: "TableRef", sink: "TableSink", before: datetime, operation: str
+) -> None:
     """Remove old tombstones in one transaction, which Delta skips where the table has it already.
 
     Readers of the change feed do not see it: they leave out the changes of tombstones.
@@ -89,12 +90,10 @@ def delete(spark: "SparkSession", path: "Path", sink: "TableSink", before: datet
         before: The moment.
         operation: The id of the operation.
     """
-    from tidemill.storage import delta_log
-
-    table = delta_log.open_table(path)
+    table = path.open()
     condition = None if table is None else condition_of(table, sink, before)
     if condition is None:
         return
-    statement = f"DELETE FROM delta.{sql_identifier(str(path))} WHERE {condition.sql}"  # noqa: S608 - quoted
+    statement = f"DELETE FROM {path.sql} WHERE {condition.sql}"  # noqa: S608 - quoted
     metadata = CommitMetadata(batch_id=None, fingerprint="", operation=operation)
     run_in_transaction(spark, statement, Transaction(operation, 0), metadata.to_json())

@@ -27,7 +27,7 @@ from tidemill.operations.core.steps import Step, execute_steps, leased, unfinish
 from tidemill.operations.generations.table_versions import continued
 from tidemill.operations.quarantine.quarantine_view import with_feed
 from tidemill.operations.quarantine.replay_plan import Replay, effects_of
-from tidemill.operations.quarantine.validation import Verdict, read_table, validated, verdict_of, write_output
+from tidemill.operations.quarantine.validation import Verdict, validated, verdict_of, write_output
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
@@ -37,7 +37,7 @@ from tidemill.run.execute import query
 from tidemill.run.pause_points import pause_point
 from tidemill.run.spark.engine import record_jvm, session_of
 from tidemill.run.spark.error_translation import translated
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK
 
 if TYPE_CHECKING:
@@ -88,9 +88,7 @@ def replay_quarantine(
         if operation is None and (other := records.operation()) is not None:
             raise unfinished_error(other, stream.name)
         snapshot = records.snapshot()
-        if operation is None and (
-            snapshot.manifest is None or delta_log.open_table(records.table(QUARANTINE)) is None
-        ):
+        if operation is None and (snapshot.manifest is None or records.table(QUARANTINE).open() is None):
             return Replay.of(stream.name, Verdict(by_rule={}))
         with _translated(stream), ExitStack() as sessions:
             replaying = _Replaying(stream, feed, target, engine, snapshot, sessions)
@@ -145,9 +143,9 @@ class _Replaying:
         numbers = continued(manifest)
         decided: dict[str, Any] = {
             "condition": _condition(numbers, self.snapshot.last_commit),
-            "quarantine_version": delta_log.latest_version(self._records.table(QUARANTINE)),
+            "quarantine_version": self._records.table(QUARANTINE).log.latest_version(),
         }
-        refused = read_table(self._spark, self._records.table(QUARANTINE)).where(decided["condition"])
+        refused = self._records.table(QUARANTINE).read(self._spark).where(decided["condition"])
         rows = validated(self.feed, refused)
         built = query.build(self.stream, SourceContext(self._spark, self.target), manifest.active.number)
         for sink in self.stream.sinks:
@@ -158,15 +156,19 @@ class _Replaying:
         record_jvm(lease, self.engine, self._spark)
         operation = REPLAY.begin(self.stream.name, {}, decided)
         self._clean()
-        folder = self._staging(operation)
-        rows.write.format("delta").save(str(folder / _VALIDATED))
-        staged = read_table(self._spark, folder / _VALIDATED)
+        written = self._staged_table(operation, _VALIDATED)
+        written.write(rows).save()
+        staged = written.read(self._spark)
         verdict = verdict_of(staged)
         replay = self._replay(verdict, effects_of(self.stream, verdict, readers), operation)
         if not replay.changes:
             self._clean()
             return self._replay(verdict, replay.effects)
-        metadata = write_output(self.stream, self.feed, staged, folder / _OUTPUT) if verdict.passed else {}
+        metadata = (
+            write_output(self.stream, self.feed, staged, self._staged_table(operation, _OUTPUT))
+            if verdict.passed
+            else {}
+        )
         decided["verdict"] = {
             "records": verdict.records,
             "passed": verdict.passed,
@@ -226,15 +228,18 @@ class _Replaying:
         return tuple(steps)
 
     def _staged(self, operation: Operation, table: str) -> "DataFrame":
-        folder = self._staging(operation) / table
-        if delta_log.open_table(folder) is None:
+        staged = self._staged_table(operation, table)
+        if staged.open() is None:
             raise TerminalError(
-                f"the staging folder {folder} of its replay {operation.id} is missing.",
+                f"the staging folder {staged} of its replay {operation.id} is missing.",
                 stream=self.stream.name,
                 lost="The rows of the records that passed are in this folder, and in no table yet.",
                 fix="restore the folder from a backup, and run the command again.",
             )
-        return read_table(self._spark, folder)
+        return staged.read(self._spark)
+
+    def _staged_table(self, operation: Operation, name: str) -> TableRef:
+        return TableRef.at(self._staging(operation) / name)
 
     def _write(self, operation: Operation, name: str) -> None:
         """Write the rows of the records that passed into one sink; Delta skips it where a table has them."""
@@ -262,7 +267,7 @@ class _Replaying:
             .option("userMetadata", json.dumps({"tidemill": {"operation": operation.id}}))
             .option("txnAppId", operation.id)
             .option("txnVersion", "0")
-            .save(str(self._records.table(QUARANTINE)))
+            .save(self._records.table(QUARANTINE).uri)
         )
 
 

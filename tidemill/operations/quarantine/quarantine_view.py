@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.connectors.feed import feed_of
 from tidemill.errors import ConfigurationError
-from tidemill.storage import delta_log
 from tidemill.storage.dataset import dataset_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tidemill.definitions.stream import Stream
+    from tidemill.storage.table_ref import TableRef
     from tidemill.target.target import Target
     from tidemill.text.names import StreamName
 
@@ -62,7 +61,7 @@ class Quarantine:
     """
 
     stream: "StreamName"
-    table: "Path"
+    table: "TableRef"
     records: int = 0
     by_rule: Mapping[str, int]
     newest: datetime | None = None
@@ -80,7 +79,7 @@ def quarantined(stream: "Stream", target: "Target", *, limit: int = EXAMPLES) ->
         limit: The most examples.
     """
     path = target.lake.quarantine(stream.name)
-    table = delta_log.open_table(path)
+    table = path.open()
     if table is None:
         return Quarantine(stream=stream.name, table=path, by_rule={})
     import pyarrow.compute as pc

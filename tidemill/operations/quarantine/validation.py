@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,11 @@ from tidemill.definitions.columns import BATCH, ORIGIN, RAW, TABLE_COLUMNS, VIOL
 from tidemill.run.batch.writer import batch_column
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from tidemill.connectors.feed import Feed
     from tidemill.definitions.stream import Stream
+    from tidemill.storage.table_ref import TableRef
 
 _REFUSED = "__tidemill_refused"
 _FIELDS = ("generation", "batch_id", "quarantined_at", "violated")
@@ -92,7 +91,7 @@ def verdict_of(rows: "DataFrame") -> Verdict:
     )
 
 
-def write_output(stream: "Stream", feed: "Feed", rows: "DataFrame", folder: "Path") -> dict[str, Any]:
+def write_output(stream: "Stream", feed: "Feed", rows: "DataFrame", table: "TableRef") -> dict[str, Any]:
     """Write what the function makes of the records that passed, as a Delta table, and return its counts.
 
     A row keeps the batch that refused its record: whatever selects rows by the batch that read their records, such
@@ -102,7 +101,7 @@ def write_output(stream: "Stream", feed: "Feed", rows: "DataFrame", folder: "Pat
         stream: The stream.
         feed: Its feed.
         rows: Judged records that were written down.
-        folder: The folder of the table.
+        table: The table.
 
     Raises:
         TerminalError: The function's output has a reserved column.
@@ -115,17 +114,17 @@ def write_output(stream: "Stream", feed: "Feed", rows: "DataFrame", folder: "Pat
         (row["generation"], row["batch_id"])
         for row in passed.select("generation", "batch_id").distinct().collect()
     )
-    computed = folder.with_name(f"{folder.name}-computed") if stream.expect else folder
+    computed = replace(table, key=f"{table.key}-computed") if stream.expect else table
     for first in range(0, len(batches), _BATCHES_PER_PLAN):
         group = batches[first : first + _BATCHES_PER_PLAN]
         outputs = [_output(stream, feed, passed, generation, batch) for generation, batch in group]
         _append(reduce(lambda one, other: one.unionByName(other), outputs), computed)
     if not stream.expect:
         return {"rows_out": None}
-    output = read_table(rows.sparkSession, computed)
+    output = computed.read(rows.sparkSession)
     row = output.agg(*counts(output, stream.expect)).first()
     numbers = {} if row is None else {name: number or 0 for name, number in row.asDict().items()}
-    _append(kept(output, stream.expect), folder)
+    _append(kept(output, stream.expect), table)
     return {
         "rows_out": numbers.pop("rows"),
         "rows_dropped": numbers.pop("dropped"),
@@ -145,10 +144,5 @@ def _output(stream: "Stream", feed: "Feed", passed: "DataFrame", generation: int
     return output.withColumn(BATCH, batch_column(generation, batch))
 
 
-def _append(rows: "DataFrame", folder: "Path") -> None:
-    rows.write.format("delta").mode("append").save(str(folder))
-
-
-def read_table(spark: "SparkSession", folder: "Path") -> "DataFrame":
-    """Return a Delta table in a folder."""
-    return spark.read.format("delta").load(str(folder))
+def _append(rows: "DataFrame", table: "TableRef") -> None:
+    table.write(rows).mode("append").save()

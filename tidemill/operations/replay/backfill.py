@@ -26,7 +26,6 @@ from tidemill.operations.replay.source_history import missing_in_sources, remove
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.execute.progress import Live
-from tidemill.storage import delta_log
 from tidemill.text.durations import flag_duration
 from tidemill.text.plurals import pluralize
 
@@ -165,7 +164,7 @@ def _missing(
     )
     if not missing or feed_of(stream) is None:
         return missing
-    table = delta_log.open_table(snapshot.records.table())
+    table = snapshot.records.table().open()
     if table is None:
         return missing
     from tidemill.operations.replay.lost_origins import lost_origins

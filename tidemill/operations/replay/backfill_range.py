@@ -5,14 +5,13 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidemill.errors import TerminalError
-from tidemill.storage import delta_log
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from tidemill.definitions.stream import Stream
+    from tidemill.storage.table_ref import TableRef
 
 _KINDS = {"date": "DATE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ", "string": ""}
 
@@ -66,7 +65,7 @@ def whole_because(stream: "Stream") -> str | None:
     return None
 
 
-def backfill_range(stream: "Stream", table: "Path", begin: str, end: str) -> BackfillRange:
+def backfill_range(stream: "Stream", table: "TableRef", begin: str, end: str) -> BackfillRange:
     """Return the range of a stream's table from `begin` to `end`.
 
     Args:
@@ -87,7 +86,7 @@ def backfill_range(stream: "Stream", table: "Path", begin: str, end: str) -> Bac
             f"tidemill rebuild {stream.name}",
         )
     column = stream.backfill_by.column
-    opened = delta_log.open_table(table)
+    opened = table.open()
     kinds = (
         {} if opened is None else {one.name: getattr(one.type, "type", "") for one in opened.schema().fields}
     )

@@ -29,7 +29,6 @@ from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import Snapshot
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.batch.writer import batch_column
-from tidemill.storage import delta_log
 from tidemill.text.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ class Backfilling(Staging):
         with session(self.engine, self.lease) as spark:
             numbers: dict[str, Any] = dict(self._tables(spark).compared(self.stream.main))
         # A rewind to this version or an earlier one takes the backfill back.
-        numbers["table_version"] = delta_log.latest_version(self.records.table())
+        numbers["table_version"] = self.records.table().log.latest_version()
         return numbers if fingerprint is None else numbers | {"code": fingerprint}
 
     def _tables(self, spark: "SparkSession") -> RangeTables:
@@ -177,9 +176,7 @@ class Backfilling(Staging):
             return
         with session(self.engine, self.lease) as spark:
             live, staged = (
-                None
-                if delta_log.open_table(records.table(QUARANTINE)) is None
-                else spark.read.format("delta").load(str(records.table(QUARANTINE)))
+                None if records.table(QUARANTINE).open() is None else records.table(QUARANTINE).read(spark)
                 for records in (self.records, self.staged)
             )
             if staged is not None:
@@ -201,7 +198,7 @@ class Backfilling(Staging):
             )
             if live is not None:
                 writer = writer.option("replaceWhere", "true")
-            writer.save(str(self.records.table(QUARANTINE)))
+            writer.save(self.records.table(QUARANTINE).uri)
 
     def _replace_ranges(self) -> None:
         changes = ("rows_added", "rows_removed", "rows_changed")

@@ -9,7 +9,6 @@ from tidemill.operations.edits.accept import accept_version
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.tables.guard import append_readings, refused_commits
-from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def past_accepted_commits(
         if offset is None or offset.index >= 0 or offset.is_starting:
             continue
         version = offset.version
-        while (commit := delta_log.read_commit(lake.table(upstream), version)) is not None:
+        while (commit := lake.table(upstream).log.commit(version)) is not None:
             is_accepted = version in accepted
             if not is_accepted and (commit.adds_rows or commit.removes_rows):
                 break

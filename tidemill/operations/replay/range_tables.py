@@ -112,7 +112,7 @@ class RangeTables:
         return rows.join(before.union(after).distinct(), on=list(sink.key_columns), how="left_semi")
 
     def _read(self, records: "StreamRecords", sink: "TableSink") -> "DataFrame":
-        return self.spark.read.format("delta").load(str(records.table(sink.name)))
+        return records.table(sink.name).read(self.spark)
 
 
 def _rows(content: "DataFrame") -> "DataFrame":

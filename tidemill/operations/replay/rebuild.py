@@ -37,7 +37,6 @@ from tidemill.records.operation import Operation
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.execute.progress import Live
-from tidemill.storage import delta_log
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def _missing(
 
 
 def _rows(records: StreamRecords) -> int | None:
-    table = delta_log.open_table(records.table())
+    table = records.table().open()
     return None if table is None else table.count()
 
 

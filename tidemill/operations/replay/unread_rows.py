@@ -13,8 +13,8 @@ from tidemill.connectors.feed import feed_of
 from tidemill.connectors.files.backlog import plain_path
 from tidemill.errors import TerminalError
 from tidemill.operations.replay.lost_origins import in_range, origins_in_range
-from tidemill.storage import delta_log
 from tidemill.storage.dataset import dataset_of
+from tidemill.storage.table_ref import TableRef
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _MOST_NAMED = 3
 
 
 def check_unread(
-    stream: "Stream", table: Path, span: "BackfillRange", spans: "Mapping[str, SourceSpan]", lookback: str
+    stream: "Stream", table: TableRef, span: "BackfillRange", spans: "Mapping[str, SourceSpan]", lookback: str
 ) -> None:
     """Check that each row of a range came from what is read.
 
@@ -42,7 +42,7 @@ def check_unread(
     Raises:
         TerminalError: A row did not.
     """
-    opened = delta_log.open_table(table)
+    opened = table.open()
     if opened is None or not spans:
         return
     fix = "give a longer --lookback; or declare no lookback, and everything is read again."

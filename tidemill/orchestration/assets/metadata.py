@@ -26,7 +26,7 @@ from dagster import (
 )
 from deltalake.schema import ArrayType, MapType, StructType
 
-from tidemill.storage import delta_log
+from tidemill.storage.table_ref import TableRef
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -95,8 +95,9 @@ def result_metadata(
         metadata["tidemill/end_offsets"] = _offsets(result.batches[-1].end_offsets)
         metadata["tidemill/last_batches"] = MetadataValue.md(batches_table(result.batches))
     if result.table is not None:
-        table = _opened(Path(result.table))
-        metadata |= {**_location(Path(result.table)), **_columns(table), **_size(table)}
+        written = TableRef.at(result.table)
+        table = _opened(written)
+        metadata |= {**_location(written), **_columns(table), **_size(table)}
     return metadata
 
 
@@ -115,21 +116,21 @@ def definition_metadata(name: "StreamName", lake: "Lake") -> "Metadata":
     }
 
 
-def _opened(table: Path) -> "DeltaTable | None":
+def _opened(table: TableRef) -> "DeltaTable | None":
     """Return a table, read without a JVM; None if it does not exist.
 
     A table that cannot be read counts as missing, with a warning in the log: it must neither keep the code
     location from loading nor fail a run that has done its work.
     """
     try:
-        return delta_log.open_table(table)
+        return table.open()
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the table
         logger.warning("The columns and the size of %s are unknown: %s", table, error)
         return None
 
 
-def _location(table: Path) -> "Metadata":
-    return {"dagster/uri": table.absolute().as_uri(), "tidemill/table": MetadataValue.path(table)}
+def _location(table: TableRef) -> "Metadata":
+    return {"dagster/uri": Path(table.uri).as_uri(), "tidemill/table": MetadataValue.path(table.uri)}
 
 
 def _columns(table: "DeltaTable | None") -> "Metadata":

@@ -63,7 +63,7 @@ def quarantine(
     else:
         writer = writer.mode("append").option("txnAppId", transaction_app_id(query_id, QUARANTINE))
         writer = writer.option("txnVersion", str(batch_id))
-    writer.save(str(records.table(QUARANTINE)))
+    writer.save(records.table(QUARANTINE).uri)
 
 
 def has_quarantined(records: "StreamRecords", query_id: str, batch_id: int) -> bool:

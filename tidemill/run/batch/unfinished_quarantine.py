@@ -14,7 +14,6 @@ from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.counted import numbers
 from tidemill.run.batch.quarantine import has_quarantined, quarantine, record_counts
 from tidemill.run.batch.validation_rules import ValidationRules, rules_of, with_rules
-from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def pending_validation(
     table = None if query_id is None else records.sink_table(query_id)
     if query_id is None or table is None or not table.has(batch_id):
         return None
-    commit = delta_log.commits_of_batches(table.path, query_id, batch_id).get(batch_id)
+    commit = table.table.log.commits_of_batches(query_id, batch_id).get(batch_id)
     feed = feed_of(stream)
     if commit is None and feed is not None:  # the log's cleanup has removed it
         return rules_of(feed, spark)

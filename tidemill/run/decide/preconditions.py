@@ -9,7 +9,6 @@ from tidemill.errors import CheckpointError, TerminalError
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import Snapshot
-from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -55,7 +54,7 @@ def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
             fix="restore the control folder from a backup. To start over, move the stream's table, checkpoint "
             "and ledger away first.",
         )
-    if delta_log.open_table(snapshot.records.table()) is not None:
+    if snapshot.records.table().open() is not None:
         raise CheckpointError(
             f"its table {snapshot.records.table()} exists and the checkpoint that wrote it is missing: a first "
             "run would add every row again.",

@@ -28,7 +28,6 @@ from tidemill.run.execute.results import StreamResult
 from tidemill.run.execute.stream_run import StreamRun
 from tidemill.run.spark.engine import Engine
 from tidemill.run.spark.error_translation import message_of, translated
-from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,7 +269,7 @@ class PipelineRun:
             outcome="idle",
             watermark_ms=snapshot.next_watermark_ms,
             table=str(snapshot.records.table()),
-            table_version=delta_log.latest_version(snapshot.records.table()),
+            table_version=snapshot.records.table().log.latest_version(),
             generation=snapshot.generation,
             reason="nothing new",
             warnings=decision.warnings,

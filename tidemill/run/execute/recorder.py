@@ -10,7 +10,6 @@ from tidemill.records.ledger_line import BatchOrigin, batch_record
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import Snapshot
 from tidemill.run.pause_points import pause_point
-from tidemill.storage import delta_log
 
 # As many as Spark keeps offsets: the check `exactly_once` compares the ledger with them.
 _KEPT_COUNTS = 100
@@ -104,7 +103,7 @@ class Recorder:
         if not batches:
             return []
         origin = BatchOrigin(run_id=self._run_id, generation=self.generation.number, query_id=query_id)
-        commits = delta_log.commits_of_batches(self._records.table(), query_id, batches[0])
+        commits = self._records.table().log.commits_of_batches(query_id, batches[0])
         lines = (
             batch_record(
                 origin,

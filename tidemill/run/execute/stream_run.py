@@ -48,7 +48,6 @@ from tidemill.run.tables.pinned_versions import current_versions
 from tidemill.run.tables.planned_files import check_planned_files
 from tidemill.run.tables.read_commits import with_read_commits
 from tidemill.run.tables.unread_files import check_unread_files
-from tidemill.storage import delta_log
 from tidemill.target.target import Target
 from tidemill.text.plurals import pluralize
 
@@ -403,7 +402,7 @@ class StreamRun:
             seconds=round(seconds, 3),
             watermark_ms=snapshot.next_watermark_ms,
             table=str(snapshot.records.table()),
-            table_version=delta_log.latest_version(snapshot.records.table()),
+            table_version=snapshot.records.table().log.latest_version(),
             generation=snapshot.generation,
             state_rows=stateful[-1].state_rows if stateful else None,
             state_bytes=stateful[-1].state_bytes if stateful else None,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidemill.definitions.stream import Stream
+    from tidemill.storage import delta_log
     from tidemill.text.names import StreamName
 
 
@@ -63,7 +64,7 @@ def refused_commits(
         # A snapshot has no row that was removed before it.
         begin = 0 if record.start_version is None else record.start_version + 1
         first = begin if offset is None else offset.version
-        commits = list(delta_log.commits(lake.table(upstream), first))
+        commits = list(lake.table(upstream).log.commits(first))
         restores = restores_in(commits)  # a reader passes them by (run/rewound.py)
         for commit in commits:
             is_passed = any(restore.takes_back(commit.version) for restore in restores)

@@ -9,15 +9,14 @@ in several, and because VACUUM could remove files between two of them.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from tidemill.connectors.connector import StartingPoint
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.registry import connector_of
 from tidemill.connectors.source_record import SourceRecord, Start
-from tidemill.storage import delta_log
+from tidemill.storage.delta_log import by_kind
+from tidemill.storage.table_ref import TableRef
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import Tail
@@ -47,7 +46,7 @@ def with_starts(
         if source.upstream is not None and source.streaming and (planned is None or planned.raw is None):
             table = lake.table(source.upstream)
             start: Start = "log" if reads_from_version_0(table, changes=source.reads_changes) else "snapshot"
-            version = delta_log.latest_version(table) if start == "snapshot" else None
+            version = table.log.latest_version() if start == "snapshot" else None
             started[name] = replace(record, start=start, start_version=version)
     return started
 
@@ -68,7 +67,7 @@ def starting_points(
         offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
         at = DeltaPosition.of(offset)
         if at is not None:
-            next_is_there = not at.is_starting and _commit_file(table, at.version).exists()
+            next_is_there = not at.is_starting and table.log.has(at.version)
             points[name] = at.version if next_is_there else "begun"
         elif (first := records.get(name, SourceRecord()).first_version) is not None:
             points[name] = first
@@ -79,22 +78,22 @@ def starting_points(
     return points
 
 
-def reads_from_version_0(table: Path, *, changes: bool) -> bool:
+def reads_from_version_0(table: TableRef, *, changes: bool) -> bool:
     """Return whether a new reader can read every commit of a table from version 0 on.
 
     Args:
-        table: The table's folder.
+        table: The table.
         changes: Whether the change data feed is read.
     """
-    head = delta_log.latest_version(table)
+    head = table.log.latest_version()
     if head is None:
         return True  # a table that does not exist yet has no history
     removed: set[str] = set()
     for version in range(head + 1):
-        actions = delta_log.read_actions(table, version)
+        actions = table.log.actions(version)
         if actions is None:
             return False
-        for kind, file in delta_log.by_kind(actions):
+        for kind, file in by_kind(actions):
             if kind == "metaData" and changes and file.get("configuration", {}).get(_FEED) != "true":
                 return False
             if kind == "remove":
@@ -104,12 +103,4 @@ def reads_from_version_0(table: Path, *, changes: bool) -> bool:
             if kind == "cdc" and changes:
                 removed.add(file["path"])
     # What was not removed is in the table, and so on the disk.
-    return all(_exists(table, path) for path in removed)
-
-
-def _commit_file(table: Path, version: int) -> Path:
-    return table / "_delta_log" / f"{version:020d}.json"
-
-
-def _exists(table: Path, path: str) -> bool:
-    return (table / unquote(path)).exists()
+    return not table.missing(removed)

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from tidemill.connectors.registry import connector_of
 from tidemill.errors import TerminalError
-from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -22,15 +21,16 @@ def current_versions(stream: "Stream", lake: "Lake") -> dict[str, int]:
         table = connector_of(source).table(source, lake)
         if table is None:
             continue
-        version = delta_log.latest_version(table)
-        fix = "correct the path, or create the table."
+        version = table.log.latest_version()
         if source.upstream is not None:
-            fix = f"tidemill run +{stream.name}"
+            pass
         if version is None:
             raise TerminalError(
                 f"it reads {source.describe()}, and that table does not exist yet.",
                 stream=stream.name,
-                fix=fix,
+                fix=f"tidemill run +{stream.name}"
+                if source.upstream is not None
+                else "correct the path, or create the table.",
             )
         if not source.streaming:
             versions[name] = version

@@ -4,10 +4,8 @@ A table that was restored from a backup and written again has the same id, and i
 other rows. The offset of a reader does not show it: the rows of the versions that it counts as read would be lost.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.delta.position import DeltaPosition
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from tidemill.checkpoint import Tail
     from tidemill.definitions.stream import Stream
     from tidemill.storage.lake import Lake
+    from tidemill.storage.table_ref import TableRef
 
 
 def check_read_commits(stream: "Stream", lake: "Lake", records: Mapping[str, SourceRecord]) -> None:
@@ -33,7 +32,7 @@ def check_read_commits(stream: "Stream", lake: "Lake", records: Mapping[str, Sou
         record = records.get(name, SourceRecord())
         if record.read_version is None:
             continue
-        now = _checksum(table, record.read_version)
+        now = table.log.checksum(record.read_version)
         if now is not None and now != record.read_commit:
             raise DataLossError(
                 f"version {record.read_version} of the table in {table} is another commit than the one that its "
@@ -63,23 +62,15 @@ def with_read_commits(
         if at is None:
             continue
         version = at.version if at.index >= 0 or at.is_starting else at.version - 1
-        checksum = _checksum(table, version)
+        checksum = table.log.checksum(version)
         if checksum is not None:
             record = now.get(name, SourceRecord())
             now[name] = replace(record, read_version=version, read_commit=checksum)
     return now
 
 
-def _tables(stream: "Stream", lake: "Lake") -> Iterator[tuple[str, Path]]:
+def _tables(stream: "Stream", lake: "Lake") -> "Iterator[tuple[str, TableRef]]":
     for name, source in stream.sources.items():
         table = connector_of(source).table(source, lake)
         if table is not None and source.streaming:
             yield name, table
-
-
-def _checksum(table: Path, version: int) -> str | None:
-    """Return the checksum of a commit; None where its file is missing."""
-    try:
-        return hashlib.sha256((table / "_delta_log" / f"{version:020d}.json").read_bytes()).hexdigest()
-    except OSError:
-        return None

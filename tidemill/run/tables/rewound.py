@@ -15,7 +15,6 @@ from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.errors import UpstreamChangeError
 from tidemill.run.tables.guard import append_readings
 from tidemill.run.tables.restores import restores_in
-from tidemill.storage import delta_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +62,7 @@ def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> I
         at = DeltaPosition.of(offset)
         if at is None or offset is None or offset.raw is None:
             continue
-        restores = restores_in(delta_log.commits(lake.table(upstream), at.version))
+        restores = restores_in(lake.table(upstream).log.commits(at.version))
         if not restores:
             continue
         first = restores[0]

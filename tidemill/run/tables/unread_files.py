@@ -4,15 +4,14 @@ Spark would plan the batch, fail, and repeat that batch in every later run.
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from tidemill.connectors.delta.backlog import merged_no_row
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import DataLossError
-from tidemill.storage import delta_log
+from tidemill.storage.delta_log import by_kind
+from tidemill.storage.table_ref import TableRef
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import Tail
@@ -40,8 +39,10 @@ def check_unread_files(
         if at is not None and at.is_starting:
             first, index = at.version + 1, -1
         table = lake.table(source.upstream)
-        for version, path in _unread(table, first, index, changes=source.reads_changes):
-            if not (table / unquote(path)).exists():
+        unread = list(_unread(table, first, index, changes=source.reads_changes))
+        missing = set(table.missing(path for _, path in unread))
+        for version, path in unread:
+            if path in missing:
                 raise DataLossError(
                     f"version {version} of {source.upstream} has the file {path}, which was removed before this "
                     "stream read it: VACUUM was faster than this stream.",
@@ -53,11 +54,11 @@ def check_unread_files(
                 )
 
 
-def _unread(table: Path, first: int, index: int, *, changes: bool) -> Iterator[tuple[int, str]]:
+def _unread(table: TableRef, first: int, index: int, *, changes: bool) -> Iterator[tuple[int, str]]:
     """Yield the version and the path of each unread file that may be missing.
 
     Args:
-        table: The table's folder.
+        table: The table.
         first: The first version with unread files.
         index: The last file of that version that was read; negative if none was.
         changes: Whether the change data feed is read.
@@ -84,8 +85,8 @@ def _unread(table: Path, first: int, index: int, *, changes: bool) -> Iterator[t
                 yield version, file["path"]
 
 
-def _versions(table: Path, first: int) -> Iterator[tuple[int, list[tuple[str, dict[str, Any]]]]]:
+def _versions(table: TableRef, first: int) -> Iterator[tuple[int, list[tuple[str, dict[str, Any]]]]]:
     version = first
-    while (actions := delta_log.read_actions(table, version)) is not None:
-        yield version, delta_log.by_kind(actions)
+    while (actions := table.log.actions(version)) is not None:
+        yield version, by_kind(actions)
         version += 1
