@@ -7,8 +7,6 @@ enforces it: a state file that does not match its checksum is not loaded. A file
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import google_crc32c
-
 from tidemill.checkpoint.format.errors import CheckpointFormatError
 from tidemill.checkpoint.format.logfile import decode, excerpt, long_field, parse_object
 
@@ -47,7 +45,9 @@ def parse_spark_checksum(where: str, data: bytes) -> SparkChecksum:
 
 def crc32c(blocks: Iterable[bytes]) -> int:
     """Return the CRC-32C of a file."""
+    from google_crc32c import extend  # only full verification needs it
+
     crc = 0
     for block in blocks:
-        crc = google_crc32c.extend(crc, block)
+        crc = extend(crc, block)
     return crc
