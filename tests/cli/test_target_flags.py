@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tidemill.cli.shared.target_flags import StreamFlags, TargetFlags, target_flags
+from tidemill.errors import ConfigurationError
 
 CALLS: list[tuple[object, ...]] = []
 app = typer.Typer()
@@ -41,8 +42,8 @@ def test_a_command_gets_its_own_arguments_and_one_object():
         selection=["a", "b/c"],
         exclude=["d", "e"],
         target="t",
-        lake=Path("/l"),
-        landing=Path("in"),
+        lake="/l",
+        landing="in",
         kafka="k:1",
         as_json=True,
     )
@@ -76,3 +77,11 @@ def test_flags_in_a_suggested_command_survive_a_shell(target, lake, landing, kaf
     assert dict(zip(words[::2], words[1::2], strict=True)) == {
         flag: str(value) for flag, value in values.items() if value is not None
     }
+
+
+@pytest.mark.parametrize("flag", ["--lake", "--landing"])
+def test_an_object_store_is_refused_before_anything_is_read(flag):
+    (_, flags) = call("streams", flag, "s3://bucket/k")
+
+    with pytest.raises(ConfigurationError, match="'s3://bucket/k' is on s3://"):
+        flags.resolve()

@@ -61,6 +61,7 @@ def two(left, right):
         (lambda: KafkaSource(subscribe="a", subscribe_pattern="b"), "exactly one"),
         (lambda: KafkaSource(subscribe="a", options={"minOffsetsPerTrigger": "5"}), "tail unread"),
         (lambda: KafkaSource(subscribe="a", options={"kafka.ssl.key.password": "x"}), "credential"),
+        (lambda: DeltaSource(path="s3://bucket/orders"), "is on s3://"),
         (lambda: DeltaSource(path="t").with_watermark("t", "soon"), "'soon'"),
         (lambda: DeltaSource(path="t").with_watermark("t", "1 month"), "1 month"),
         (lambda: DeltaSource(path="t").static().with_watermark("t", "1 hour"), "snapshot"),

@@ -440,7 +440,36 @@ def test_an_unknown_target_and_a_target_without_a_lake(tmp_path):
 
 
 def test_a_lake_on_an_object_store_is_refused(tmp_path):
-    assert "s3a://" in error(tmp_path, "", lake="s3a://bucket/lake")
+    message = error(tmp_path, "", lake="s3a://bucket/lake")
+
+    assert "The lake 's3a://bucket/lake' is on s3a://" in message
+    assert message.splitlines() == [message]
+
+
+def test_a_folder_of_feeds_on_an_object_store_is_refused(tmp_path):
+    assert "'s3://bucket/in' is on s3://" in error(tmp_path, "", landing="s3://bucket/in")
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ('lake = "l"\nlanding = "s3://bucket/in"', "targets.x.landing"),
+        ('lake = "l"\n[targets.x.feeds.orders]\npath = "gs://bucket/in"', "targets.x.feeds.orders.path"),
+    ],
+)
+def test_a_binding_to_an_object_store_is_a_fault_of_the_file(tmp_path, settings, key):
+    message = error(tmp_path, f"[targets.x]\n{settings}", "x")
+
+    assert f"{key} is on" in message
+    assert "local or mounted file system" in message
+
+
+def test_a_path_may_be_written_as_a_file_address(tmp_path):
+    target = resolved(
+        tmp_path, f'[targets.x]\nlake = "file://{tmp_path}/l"\nlanding = "file://{tmp_path}/in"', "x"
+    )
+
+    assert (target.lake.root, target.default_binding) == (tmp_path / "l", tmp_path / "in")
 
 
 def test_a_feed_on_a_cluster_that_is_not_there(tmp_path):

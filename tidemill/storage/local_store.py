@@ -21,35 +21,34 @@ _UNFINISHED = ".unfinished"
 _TRIES = 100
 _T = TypeVar("_T")
 # Also `s3:/bucket`, which is what `Path` makes of `s3://bucket`.
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_ADDRESS = re.compile(r"(?!file:)([A-Za-z][A-Za-z0-9+.-]+):/", re.IGNORECASE)
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
-def local_path(path: str | Path, *, what: str) -> Path:
-    """Return a path of a file system, without `file://`.
+def scheme_of(path: str) -> str | None:
+    """Return the scheme of an address that is not on a file system, such as `s3`; None of a path."""
+    address = _ADDRESS.match(path)
+    return None if address is None else address[1]
+
+
+def local_path(path: str | Path, *, what: str, root: Path | None = None) -> Path:
+    """Return a path of a file system, absolute and without `file://`.
+
+    Args:
+        path: The path.
+        what: What is there, for an error.
+        root: Where a relative path starts; the working directory by default.
 
     Raises:
         ConfigurationError: It is the address of another store.
     """
-    text = str(path).removeprefix("file://")
-    check_local(text, what=what)
-    return Path(text).expanduser().absolute()
-
-
-def check_local(path: str, *, what: str) -> None:
-    """Check that a path is one of a file system.
-
-    Raises:
-        ConfigurationError: It is the address of another store.
-    """
-    if (scheme := _ADDRESS.match(path)) and scheme[1].lower() != "file":
+    if scheme := scheme_of(str(path)):
         raise ConfigurationError(
-            f"{what} {path!r} is on {scheme[1]}://, and Tidemill does not support that store yet.",
+            f"{what} {str(path)!r} is on {scheme}://, and Tidemill supports folders of a file system only.",
             lost=NOTHING_LOST,
             fix="use a folder of a local or mounted file system.",
         )
-
-
-_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+    return ((root or Path()) / Path(str(path).removeprefix("file://")).expanduser()).absolute()
 
 
 @dataclass(frozen=True, slots=True)

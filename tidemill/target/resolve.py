@@ -12,6 +12,7 @@ from pathlib import Path
 from tidemill.definitions.stream import Stream
 from tidemill.errors import ConfigurationError
 from tidemill.storage.lake import Lake
+from tidemill.storage.local_store import local_path
 from tidemill.target.alert_settings import AlertSettings
 from tidemill.target.config import DEFAULT_CLUSTER, FILE_NAME, Config, TargetConfig, find_config, read_config
 from tidemill.target.loading import LoadedPipelines, load_pipelines
@@ -124,7 +125,7 @@ def resolve(
     clusters, feeds = dict(entry.clusters), entry.feeds
     default_binding: Path | KafkaCluster | None = entry.landing
     if landing is not None:
-        feeds, default_binding = {}, (start / Path(landing).expanduser()).absolute()
+        feeds, default_binding = {}, local_path(landing, what="The folder of the feeds", root=start)
         origins["feeds"] = "flag --landing"
     elif kafka is not None:
         same = (cluster for cluster in clusters.values() if cluster.bootstrap == kafka)
@@ -198,8 +199,7 @@ def _lake_of(name: str, entry: TargetConfig, root: Path) -> Lake:
 
 
 def _lake(address: str | Path, root: Path) -> Lake:
-    address = str(address)
-    return Lake.at(address if "://" in address else root / Path(address).expanduser())
+    return Lake.at(local_path(address, what="The lake", root=root))
 
 
 def _config_origin(environ: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemill.errors import ConfigurationError
+from tidemill.storage.local_store import scheme_of
 from tidemill.target.secret import VARIABLE, Secret, literal_fault, substitute
 from tidemill.target.target import did_you_mean
 
@@ -103,7 +104,10 @@ class Table:
     def file(self, key: str, root: Path) -> Path | None:
         """Return a path, or None if the key is missing or wrong; a relative path starts at `root`."""
         value = self.string(key)
-        return None if value is None else root / Path(value).expanduser()
+        if value is not None and (scheme := scheme_of(value)):
+            self.fault(key, f"is on {scheme}://; use a folder of a local or mounted file system")
+            return None
+        return None if value is None else root / Path(value.removeprefix("file://")).expanduser()
 
     def secret(self, key: str) -> Secret | None:
         """Return the reference `${VAR}`, or None; a secret itself is refused, and the fault does not repeat it."""

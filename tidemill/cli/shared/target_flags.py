@@ -16,7 +16,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -48,11 +47,11 @@ class TargetFlags:
             help="A target of tidemill.toml. Default: TIDEMILL_TARGET, else the file's default.",
         ),
     ] = None
-    lake: Annotated[
-        Path | None, typer.Option("--lake", metavar="DIR", help="Replaces the target's lake.")
-    ] = None
+    lake: Annotated[str | None, typer.Option("--lake", metavar="DIR", help="Replaces the target's lake.")] = (
+        None
+    )
     landing: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--landing", metavar="DIR", help="Binds every feed to the folder DIR/<feed>/."),
     ] = None
     kafka: Annotated[

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from tidemill.connectors.known_options import DELTA_OPTIONS, known_options
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, ReadingMode, Source, positive
 from tidemill.errors import DefinitionError
+from tidemill.storage.local_store import scheme_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,11 @@ class DeltaSource(Source):
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
             raise DefinitionError(f"DeltaSource: path is {self.path!r}; name a table's folder.")
+        if scheme := scheme_of(self.path):
+            raise DefinitionError(
+                f"DeltaSource {self.path!r}: the table is on {scheme}://; name a folder of a local or mounted file "
+                "system."
+            )
         positive(self.max_files_per_batch, what=f"DeltaSource {self.path!r}: max_files_per_batch")
         positive(self.max_bytes_per_batch, what=f"DeltaSource {self.path!r}: max_bytes_per_batch")
         known_options(self.options, DELTA_OPTIONS, what=f"DeltaSource {self.path!r}")
