@@ -117,19 +117,17 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
         ),
     },
     "Dagster": {
-        "tidemill.orchestration.assets.assets": (
+        "tidemill.orchestration": (
+            Entry("build_definitions"),
             Entry("streaming_assets"),
             Entry("pipeline_job"),
             Entry("streaming_resources"),
             Entry("StreamsResource", ("run",)),
-        ),
-        "tidemill.orchestration.assets.translator": (
             Entry("StreamTranslator", ("get_asset_spec",)),
             Entry("StreamData", created=False),
             Entry("external_assets"),
-        ),
-        "tidemill.connectors.external": (Entry("ExternalData", created=False),),
-        "tidemill.orchestration.spark_resource": (
+            Entry("stream_specs"),
+            Entry("ExternalData", created=False),
             Entry("SparkResource", ("spark_session", "resolved_target", "engine", "read")),
         ),
     },

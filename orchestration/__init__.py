@@ -1,1 +1,1 @@
-"""Dagster definitions of the pipelines, and the `tidemill` command. Imports nothing itself."""
+"""The code location that Dagster loads."""

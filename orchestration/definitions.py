@@ -4,6 +4,6 @@ from pathlib import Path
 
 from dagster import load_from_defs_folder
 
-from tidemill.orchestration.build import build_definitions
+from tidemill.orchestration import build_definitions
 
 defs = build_definitions(defs=load_from_defs_folder(path_within_project=Path(__file__).parent))

@@ -1,1 +1,1 @@
-"""The outside world as Dagster resources and plain values: targets, Spark, Kafka, Java and jars."""
+"""What the assets of this project use, and the settings of the Dagster instance."""

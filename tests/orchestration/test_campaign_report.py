@@ -93,7 +93,7 @@ def test_the_report_runs_when_its_upstream_moved_and_not_when_it_was_idle(target
         assert requested() == 1, "the stream moved"
 
 
-def test_a_clone_without_the_pipeline_has_no_report(target):
+def test_a_target_without_the_pipeline_has_no_report(target):
     assert not list(report_definitions().assets)
     (target.config.parent / "tidemill.toml").write_text('pipelines = ["pipelines.ads:ads"]\n')
     assert list(report_definitions().assets) == [campaign_report]

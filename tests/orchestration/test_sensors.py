@@ -122,6 +122,15 @@ def test_a_run_that_crashed_is_requested_again_after_a_growing_pause(shop, insta
     assert len(evaluated(shop, instance).run_requests) == 1
 
 
+def test_a_run_on_another_target_delays_nothing(shop, instance):
+    """Targets with equal inputs are at equal positions."""
+    shop.land("b.json")
+    request = evaluated(shop, instance).run_requests[0]
+    elsewhere = request.tags | {"tidemill/target": "other"}
+    a_run(instance, DagsterRunStatus.FAILURE, set(request.asset_selection), tags=elsewhere)
+    assert [again.run_key for again in evaluated(shop, instance).run_requests] == [request.run_key]
+
+
 def test_a_held_stream_is_left_alone_and_its_holder_is_named(shop, instance):
     shop.land("b.json")
     with held(shop.target.lake.control(ORDERS) / "lease", ORDERS, "the-other-run"):

@@ -14,5 +14,5 @@ def pyspark_folder() -> Path:
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigurationError("pyspark is not installed here.", fix="Run `make venv`.")
+        raise ConfigurationError("pyspark is not installed here.", fix="Run: pip install tidemill")
     return Path(spec.origin).parent

@@ -4,7 +4,7 @@ Code in `orchestration/defs/` takes precedence: what it defines is not defined a
 assets of its pipelines with a translator, a pool or hooks of its own without an edit of `definitions.py`.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,28 @@ if TYPE_CHECKING:
     from tidemill.target.target import Target
 
 
-class _KeysOfDefs(StreamTranslator):
-    """Tidemill's own translator, with the keys that `defs/` has given to streams."""
+class _LocationTranslator(StreamTranslator):
+    """A translator with the keys that `defs/` has given to streams, and a prefix for all others.
 
-    def __init__(self, keys: Mapping[StreamName, AssetKey]) -> None:
+    Args:
+        translator: The translator.
+        keys: The keys of `defs/`.
+        key_prefix: The prefix.
+    """
+
+    def __init__(
+        self, translator: StreamTranslator, keys: Mapping[StreamName, AssetKey], key_prefix: Sequence[str]
+    ) -> None:
+        self._translator = translator
         self._keys = keys
+        self._key_prefix = key_prefix
 
     def get_asset_spec(self, data: StreamData | ExternalData) -> AssetSpec:
         """Return the spec of one asset."""
-        spec = super().get_asset_spec(data)
+        spec = self._translator.get_asset_spec(data)
         key = self._keys.get(data.stream.name) if isinstance(data, StreamData) else None
+        if key is None and self._key_prefix:
+            key = spec.key.with_prefix(self._key_prefix)
         return spec if key is None else spec.replace_attributes(key=key)
 
 
@@ -41,27 +53,47 @@ class CodeLocation:
     Attributes:
         own: What `defs/` defines.
         assets: Tidemill's assets by pipeline, for the pipelines that `defs/` does not build.
+        translator: How streams and external data become assets.
+        prefix: What the names of jobs, sensors, schedules, ops and resources begin with.
     """
 
     own: Definitions
     assets: Mapping[str, AssetsDefinition]
+    translator: StreamTranslator
+    prefix: str = ""
 
     @classmethod
-    def of(cls, pipelines: "Collection[Pipeline]", own: Definitions, target: "Target") -> "CodeLocation":
+    def of(
+        cls,
+        pipelines: "Collection[Pipeline]",
+        own: Definitions,
+        target: "Target",
+        *,
+        translator: StreamTranslator | None = None,
+        key_prefix: Sequence[str] = (),
+    ) -> "CodeLocation":
         """Return the location, with the dependencies of all streams verified.
+
+        Args:
+            pipelines: The pipelines.
+            own: What `defs/` defines.
+            target: The target.
+            translator: How streams and external data become assets, before they get the prefix.
+            key_prefix: The parts that asset keys begin with, and names of all else.
 
         Raises:
             DefinitionError: Two pipelines are built with different translators, and one reads the other.
         """
         keys = keys_by_stream(specs_of(own.assets))
         built = {name.pipeline for name in keys}
-        translator = _KeysOfDefs(keys)
+        translator = _LocationTranslator(translator or StreamTranslator(), keys, key_prefix)
+        prefix = "".join(f"{part}__" for part in key_prefix)
         assets = {
-            pipeline.name: streaming_assets(pipeline, translator, target=target)
+            pipeline.name: streaming_assets(pipeline, translator, target=target, prefix=prefix)
             for pipeline in pipelines
             if pipeline.name not in built
         }
-        location = cls(own, assets)
+        location = cls(own, assets, translator, prefix)
         _require_dependencies(pipelines, location.specs)
         return location
 
@@ -83,7 +115,7 @@ class CodeLocation:
     @property
     def spark(self) -> Any:
         """The resource `spark` of `defs/`; None where it has none."""
-        return (self.own.resources or {}).get("spark")
+        return (self.own.resources or {}).get(f"{self.prefix}spark")
 
     def merged(self, ours: Definitions) -> Definitions:
         """Return the definitions of `defs/` and ours, where `defs/` takes precedence."""

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from dagster import AutomationCondition, Definitions, MaterializeResult, MetadataValue, asset, definitions
 
-from tidemill.orchestration.spark_resource import SparkResource
+from resources.spark import replace_report
+from tidemill.orchestration import SparkResource
 from tidemill.target.resolve import resolve
 
 if TYPE_CHECKING:
@@ -40,13 +41,11 @@ def campaign_report(spark: SparkResource) -> MaterializeResult[None]:
 
     Every run replaces the whole report, so a repeated run changes nothing.
     """
-    path = spark.resolved_target.lake.root / "reports" / "ads" / "campaign_report"
-    report_of(spark.read("ads/attribution")).write.format("delta").mode("overwrite").save(str(path))
-    rows = spark.spark_session.read.format("delta").load(str(path)).count()
+    path, rows = replace_report(spark, "ads/campaign_report", report_of(spark.read("ads/attribution")))
     return MaterializeResult(metadata={"dagster/row_count": rows, "path": MetadataValue.path(path)})
 
 
 @definitions
 def report_definitions() -> Definitions:
-    """Return the report where the target has the pipeline `ads`; a clone may have dropped it."""
+    """Return the report where the target has the pipeline `ads`."""
     return Definitions(assets=[campaign_report] if "ads" in resolve().pipelines().pipelines else [])

@@ -183,7 +183,7 @@ def ping_kafka(target: "ResolvedTarget", name: str) -> Ping:
 
 
 def ping_dagster(target: "ResolvedTarget") -> Ping:
-    """Report whether the Dagster instance opens; the first `make ui` creates one."""
+    """Report whether the Dagster instance opens; the first start of its UI creates one."""
     given = os.environ.get("DAGSTER_HOME")
     home = Path(given or target.config.parent / ".tidemill" / "dagster")
     if not home.is_dir():

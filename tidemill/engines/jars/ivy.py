@@ -99,7 +99,8 @@ def ivy_jar() -> Path:
     for jar in (pyspark_folder() / "jars").glob("ivy-*.jar"):
         return jar
     raise ConfigurationError(
-        "pyspark's jars are not installed here: no jars/ivy-*.jar.", fix="Run `make venv`."
+        "pyspark's jars are not installed here: no jars/ivy-*.jar.",
+        fix="Run: pip install --force-reinstall pyspark",
     )
 
 

@@ -36,6 +36,7 @@ def alert_sensors(
     keys: "Mapping[StreamName, AssetKey]",
     *,
     target: "ResolvedTarget",
+    prefix: str = "",
 ) -> list[SensorDefinition]:
     """Return the sensor that sends the alerts of a target; none for a target without `[alerts]`.
 
@@ -46,15 +47,18 @@ def alert_sensors(
         pipelines: The pipelines.
         keys: The asset keys of their streams.
         target: The target of the code location.
+        prefix: What the name of the sensor begins with, such as `prod__`.
     """
     settings = target.alerts
     if settings is None:
         return []
-    streams = {keys[stream.name]: stream for pipeline in pipelines for stream in pipeline}
+    streams = {
+        keys[stream.name]: stream for pipeline in pipelines for stream in pipeline if stream.name in keys
+    }
     checks = [AssetCheckKey(key, name) for key, stream in streams.items() for name in check_names(stream)]
 
     @sensor(
-        name=NAME,
+        name=f"{prefix}{NAME}",
         minimum_interval_seconds=INTERVAL_SECONDS,
         description="Sends an alert when a stream or a check fails, and when it has recovered.",
         default_status=DefaultSensorStatus.RUNNING,

@@ -78,7 +78,7 @@ class StreamsResource(ConfigurableResource[Any]):
 
         ```python
         from dagster import AssetExecutionContext, MaterializeResult, asset
-        from tidemill.orchestration.assets.assets import StreamsResource
+        from tidemill.orchestration import StreamsResource
 
 
         @asset
@@ -152,6 +152,7 @@ def streaming_resources(
     *,
     spark: Any = None,
     asset_keys: Mapping[StreamName, AssetKey] | None = None,
+    prefix: str = "",
 ) -> dict[str, Any]:
     """Return the resources `spark` and `streams`, which share one session and the config of a run.
 
@@ -159,9 +160,13 @@ def streaming_resources(
         target: The target; None: `TIDEMILL_TARGET`, then the file's default.
         spark: The resource `spark`, in place of one of the target: `SparkResource.configure_at_launch(...)`.
         asset_keys: The keys of `StreamsResource`.
+        prefix: What the names of the two begin with, as in `streaming_assets`.
     """
     spark = SparkResource.configure_at_launch(target=target) if spark is None else spark
-    return {"spark": spark, "streams": StreamsResource(spark=spark, asset_keys=asset_keys)}
+    return {
+        f"{prefix}spark": spark,
+        f"{prefix}streams": StreamsResource(spark=spark, asset_keys=asset_keys),
+    }
 
 
 def streaming_assets(
@@ -173,6 +178,7 @@ def streaming_assets(
     retry_policy: "RetryPolicy | None" = None,
     op_tags: Mapping[str, Any] | None = None,
     hooks: "AbstractSet[HookDefinition] | None" = None,
+    prefix: str = "",
 ) -> AssetsDefinition:
     """Return the streams of a pipeline as assets of one op that can run any subset of them.
 
@@ -188,23 +194,27 @@ def streaming_assets(
         retry_policy: Retries the op; transient errors of a stream have been retried three times by then.
         op_tags: Tags of the op, such as the resources of its pod on Kubernetes.
         hooks: Functions that Dagster calls when the op succeeds or fails.
+        prefix: What the names of the op and of its resource begin with, such as `prod__`.
     """
+    resource = f"{prefix}streams"
     specs = stream_specs(pipeline, translator or StreamTranslator(), target)
     streams = {specs[stream.name].key: stream for stream in pipeline}
 
     @multi_asset(
         # Two underscores: no pipeline, and so no job, can have this name.
-        name=f"{pipeline.name}__streams",
+        name=f"{prefix}{pipeline.name}__streams",
         description=pipeline.description,
         specs=list(specs.values()),
         check_specs=[spec for key, stream in streams.items() for spec in check_specs(stream, key)],
         can_subset=True,
+        required_resource_keys={resource},
         pool=pool,
         retry_policy=retry_policy,
         op_tags=op_tags,
         hooks=hooks,
     )
-    def run_streams(context: AssetExecutionContext, streams: StreamsResource) -> Iterator[Event]:
+    def run_streams(context: AssetExecutionContext) -> Iterator[Event]:
+        streams: StreamsResource = getattr(context.resources, resource)
         yield from streams.run(context, pipeline)
 
     return run_streams
@@ -218,6 +228,7 @@ def pipeline_job(
     retry_policy: "RetryPolicy | None" = None,
     run_tags: Mapping[str, str] | None = None,
     hooks: "AbstractSet[HookDefinition] | None" = None,
+    prefix: str = "",
 ) -> "UnresolvedAssetJobDefinition":
     """Return the job that runs a whole pipeline, in one process: one JVM per step would take longer.
 
@@ -228,9 +239,10 @@ def pipeline_job(
         retry_policy: Retries the op; one of the assets takes precedence.
         run_tags: Further tags of the runs, such as a priority or a limit of their duration.
         hooks: Functions that Dagster calls when the op succeeds or fails.
+        prefix: What the name of the job begins with, such as `prod__`.
     """
     return define_asset_job(
-        pipeline.name,
+        f"{prefix}{pipeline.name}",
         selection=AssetSelection.assets(*([assets] if isinstance(assets, AssetsDefinition) else assets)),
         description=pipeline.description,
         executor_def=in_process_executor,
@@ -245,6 +257,7 @@ def checks_job(
     assets: "AssetsDefinition | Iterable[AssetKey]",
     *,
     target: "Target | None" = None,
+    prefix: str = "",
 ) -> "UnresolvedAssetJobDefinition":
     """Return the job that evaluates the checks of a pipeline without running a stream, and without a JVM.
 
@@ -252,10 +265,11 @@ def checks_job(
         pipeline: The pipeline.
         assets: Its assets, or their keys.
         target: The target, which the runs are tagged with.
+        prefix: What the name of the job begins with, such as `prod__`.
     """
     return define_asset_job(
         # Two underscores: no pipeline, and so no other job, can have this name.
-        f"{pipeline.name}__checks",
+        f"{prefix}{pipeline.name}__checks",
         selection=AssetSelection.checks_for_assets(
             *([assets] if isinstance(assets, AssetsDefinition) else assets)
         ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dagster import AssetKey, DagsterRunStatus, RunRequest, RunsFilter
 
-from tidemill.orchestration.automation.run_tags import CAUSE
+from tidemill.orchestration.automation.run_tags import CAUSE, TARGET
 from tidemill.orchestration.automation.tick import Group, tick
 from tidemill.run.decide.failures import pause_after
 
@@ -63,24 +63,28 @@ def requests(
     *,
     candidates: "Sequence[Stream]",
     cause: Cause,
+    prefix: str = "",
 ) -> Requests:
     """Return what a tick requests.
 
     Args:
         instance: Dagster's instance.
-        pipeline: The pipeline; its job has the same name.
+        pipeline: The pipeline; its job has the same name, after the prefix.
         keys: The asset keys of its streams.
         target: The target.
         candidates: The streams that may start a run.
         cause: What requests it. The policies of the streams apply to the backlog; on a schedule any unread data
             is due.
+        prefix: What the name of the job begins with.
     """
     now = datetime.now(UTC)
-    covered = _covered_streams(instance, pipeline.name, keys, now)
+    covered = _covered_streams(instance, f"{prefix}{pipeline.name}", keys, now)
     decided = tick(
         pipeline, target, candidates=candidates, covered=covered, now=now, conditions=cause == "backlog"
     )
-    answers = [_run_request(instance, group, keys, cause=cause, now=now) for group in decided.groups]
+    answers = [
+        _run_request(instance, group, keys, target.name, cause=cause, now=now) for group in decided.groups
+    ]
     return Requests(
         runs=[answer for answer in answers if isinstance(answer, RunRequest)],
         notes=[answer for answer in answers if isinstance(answer, str)] + decided.notes(),
@@ -116,6 +120,7 @@ def _run_request(
     instance: "DagsterInstance",
     group: Group,
     keys: "Mapping[StreamName, AssetKey]",
+    target: str,
     *,
     cause: Cause,
     now: datetime,
@@ -127,7 +132,8 @@ def _run_request(
     of these runs is a part of the next one's key, so that two ticks at the same time request one run, and a run that
     crashed does not block its key forever.
     """
-    records = instance.get_run_records(RunsFilter(tags={POSITION: group.position}), limit=_MOST_ATTEMPTS)
+    started_there = RunsFilter(tags={POSITION: group.position, TARGET: target})
+    records = instance.get_run_records(started_there, limit=_MOST_ATTEMPTS)
     newest = records[0].dagster_run if records else None
     if newest is not None and group.refused:
         return f"{group.reason} (reported by run {newest.run_id})"
@@ -141,7 +147,7 @@ def _run_request(
     return RunRequest(
         run_key=f"{group.position}-{'first' if newest is None else newest.run_id}",
         asset_selection=[keys[stream.name] for stream in group.streams],
-        tags={POSITION: group.position, CAUSE: cause},
+        tags={POSITION: group.position, CAUSE: cause, TARGET: target},
     )
 
 

@@ -29,6 +29,7 @@ def schedules(
     *,
     target: "Target",
     running: bool = False,
+    prefix: str = "",
 ) -> list[ScheduleDefinition]:
     """Return a schedule for each cron expression of the pipeline's streams.
 
@@ -39,12 +40,13 @@ def schedules(
         keys: The asset keys of its streams.
         target: The target of the code location.
         running: Whether the schedules run as soon as the code location is loaded.
+        prefix: What the names of the schedules and of the job begin with, such as `prod__`.
     """
     expressions = dict.fromkeys(
         stream.run_when.cron for stream in pipeline if stream.run_when.cron is not None
     )
     return [
-        _schedule(pipeline, keys, cron=cron, number=number, target=target, running=running)
+        _schedule(pipeline, keys, cron=cron, number=number, target=target, running=running, prefix=prefix)
         for number, cron in enumerate(expressions, start=1)
     ]
 
@@ -57,20 +59,21 @@ def _schedule(
     number: int,
     target: "Target",
     running: bool,
+    prefix: str,
 ) -> ScheduleDefinition:
     candidates = [stream for stream in pipeline if stream.run_when.cron == cron]
     names = ", ".join(stream.name.stream for stream in candidates)
 
     @schedule(
-        name=f"{pipeline.name}__schedule_{number}",
+        name=f"{prefix}{pipeline.name}__schedule_{number}",
         cron_schedule=cron,
-        job_name=pipeline.name,
+        job_name=f"{prefix}{pipeline.name}",
         description=f"Runs {names} of {pipeline.name}, where there is something to read.",
         default_status=DefaultScheduleStatus.RUNNING if running else DefaultScheduleStatus.STOPPED,
     )
     def evaluate(context: ScheduleEvaluationContext) -> list[RunRequest] | SkipReason:
         requested = requests(
-            context.instance, pipeline, keys, target, candidates=candidates, cause="schedule"
+            context.instance, pipeline, keys, target, candidates=candidates, cause="schedule", prefix=prefix
         )
         return requested.runs or SkipReason(requested.skip_reason)
 

@@ -38,6 +38,7 @@ def backlog_sensor(
     target: "Target",
     translator: StreamTranslator | None = None,
     running: bool = False,
+    prefix: str = "",
 ) -> SensorDefinition:
     """Return the sensor that starts runs of a pipeline's streams by their `run_when`.
 
@@ -46,24 +47,27 @@ def backlog_sensor(
     the feeds.
 
     Args:
-        pipeline: The pipeline; its job has the same name.
+        pipeline: The pipeline; its job has the same name, after the prefix.
         keys: The asset keys of its streams.
         target: The target of the code location.
         translator: How a feed becomes an asset.
         running: Whether the sensor runs as soon as the code location is loaded; otherwise it is switched on in
             the UI.
+        prefix: What the names of the sensor and of the job begin with, such as `prod__`.
     """
     candidates = [stream for stream in pipeline if stream.run_when.cron is None]
 
     @sensor(
-        name=f"{pipeline.name}__backlog",
-        job_name=pipeline.name,
+        name=f"{prefix}{pipeline.name}__backlog",
+        job_name=f"{prefix}{pipeline.name}",
         minimum_interval_seconds=INTERVAL_SECONDS,
         description=f"Runs the streams of {pipeline.name} that have something to read.",
         default_status=DefaultSensorStatus.RUNNING if running else DefaultSensorStatus.STOPPED,
     )
     def evaluate(context: SensorEvaluationContext) -> SensorResult:
-        requested = requests(context.instance, pipeline, keys, target, candidates=candidates, cause="backlog")
+        requested = requests(
+            context.instance, pipeline, keys, target, candidates=candidates, cause="backlog", prefix=prefix
+        )
         for note in requested.notes:
             context.log.info(note)
         known = _known(context.cursor)

@@ -29,7 +29,6 @@ from tidemill.definitions.code_version import code_version
 from tidemill.operations.replay.backfill import BACKFILL
 from tidemill.orchestration.automation.run_tags import job_tags, tag_run
 from tidemill.orchestration.jobs.operation_job import argument_fields, carried_out, failing, observe
-from tidemill.orchestration.spark_resource import SparkResource
 
 if TYPE_CHECKING:
     from dagster import UnresolvedAssetJobDefinition
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from tidemill.definitions.pipeline import Pipeline
     from tidemill.definitions.stream import Stream
     from tidemill.orchestration.jobs.operation_job import Done, Keys
+    from tidemill.orchestration.spark_resource import SparkResource
     from tidemill.target.target import Target
     from tidemill.text.names import StreamName
 
@@ -63,7 +63,12 @@ class PartitionedBackfills:
 
     @classmethod
     def of(
-        cls, pipelines: "Iterable[Pipeline]", keys: "Keys", *, target: "Target | None" = None
+        cls,
+        pipelines: "Iterable[Pipeline]",
+        keys: "Keys",
+        *,
+        target: "Target | None" = None,
+        prefix: str = "",
     ) -> "PartitionedBackfills":
         """Return the assets and jobs of all streams that declare days or hours.
 
@@ -74,6 +79,7 @@ class PartitionedBackfills:
             pipelines: The pipelines.
             keys: The asset keys of their streams; those without one get no asset.
             target: The target, which the runs are tagged with.
+            prefix: What the names of jobs, ops and their resource begin with, such as `prod__`.
         """
         assets, jobs = [], []
         streams = [stream for pipeline in pipelines for stream in pipeline if stream.name in keys]
@@ -84,8 +90,8 @@ class PartitionedBackfills:
                 own = [stream for stream in with_days.values() if stream.name.pipeline == pipeline.name]
                 if own:
                     specs = [_spec(stream, replays, partitions) for stream in own]
-                    assets.append(_assets(pipeline, every, specs, keys, replays))
-                    jobs.append(_job(pipeline, every, [spec.key for spec in specs], target))
+                    assets.append(_assets(pipeline, every, specs, keys=keys, replays=replays, prefix=prefix))
+                    jobs.append(_job(pipeline, every, [spec.key for spec in specs], target, prefix))
         return cls(tuple(assets), tuple(jobs))
 
 
@@ -129,8 +135,10 @@ def _assets(
     pipeline: "Pipeline",
     every: "Every",
     specs: list[AssetSpec],
+    *,
     keys: "Keys",
     replays: "Mapping[StreamName, AssetKey]",
+    prefix: str,
 ) -> AssetsDefinition:
     """Return one op that replays any subset of a pipeline's streams, in dependency order.
 
@@ -140,24 +148,28 @@ def _assets(
         specs: Its assets.
         keys: The keys of all streams' own assets.
         replays: The keys of all assets that replay partitions of this length.
+        prefix: What the names of the op and of its resource begin with.
     """
+    resource = f"{prefix}spark"
 
     @multi_asset(
         # Two underscores: no pipeline, and so no job, can have this name.
-        name=f"{pipeline.name}__replay_{every}s",
+        name=f"{prefix}{pipeline.name}__replay_{every}s",
         description=f"Replays {every}s of {pipeline.name}.",
         specs=specs,
         can_subset=True,
+        required_resource_keys={resource},
         backfill_policy=BackfillPolicy.single_run(),
         config_schema=argument_fields(BACKFILL, without=("begin", "end", "keep_staging")),
     )
     def replay_partitions(
-        context: AssetExecutionContext, spark: SparkResource
+        context: AssetExecutionContext,
     ) -> Iterator[MaterializeResult[None] | AssetMaterialization]:
         if not (context.has_partition_key or context.has_partition_key_range):
             # A job over all assets has no partition.
             context.log.info("The run has no partition, so nothing is replayed.")
             return
+        spark: SparkResource = getattr(context.resources, resource)
         tag_run(context.instance, context.run.run_id, spark.resolved_target.name, [pipeline.name])
         selected = {name: key for name, key in replays.items() if key in context.selected_asset_keys}
         begin, end = span_of(context.partition_time_window, every)
@@ -190,11 +202,11 @@ def _materialized(
 
 
 def _job(
-    pipeline: "Pipeline", every: "Every", assets: list[AssetKey], target: "Target | None"
+    pipeline: "Pipeline", every: "Every", assets: list[AssetKey], target: "Target | None", prefix: str
 ) -> "UnresolvedAssetJobDefinition":
     return define_asset_job(
         # Two underscores: no pipeline, and so no other job, can have this name.
-        f"{pipeline.name}__backfill_{every}s",
+        f"{prefix}{pipeline.name}__backfill_{every}s",
         selection=AssetSelection.assets(*assets),
         description=f"Replays {every}s of {pipeline.name}, a range of them in one run.",
         executor_def=in_process_executor,

@@ -64,7 +64,7 @@ class Done:
 
 
 def operation_jobs(
-    pipeline: "Pipeline", keys: Keys, *, target: "Target | None" = None
+    pipeline: "Pipeline", keys: Keys, *, target: "Target | None" = None, prefix: str = ""
 ) -> list[JobDefinition]:
     """Return a job `<pipeline>__<operation>` for each operation, which does what the command does.
 
@@ -72,12 +72,18 @@ def operation_jobs(
         pipeline: The pipeline.
         keys: The asset keys of its streams.
         target: The target, which the runs are tagged with.
+        prefix: What the names of jobs, ops and their resource begin with, such as `prod__`.
     """
-    return [operation_job(spec, pipeline, keys, target=target) for spec in OPERATIONS.values()]
+    return [operation_job(spec, pipeline, keys, target=target, prefix=prefix) for spec in OPERATIONS.values()]
 
 
 def operation_job(
-    spec: "OperationSpec", pipeline: "Pipeline", keys: Keys, *, target: "Target | None" = None
+    spec: "OperationSpec",
+    pipeline: "Pipeline",
+    keys: Keys,
+    *,
+    target: "Target | None" = None,
+    prefix: str = "",
 ) -> JobDefinition:
     """Return the job that carries out an operation on streams of a pipeline.
 
@@ -86,21 +92,25 @@ def operation_job(
         pipeline: The pipeline.
         keys: The asset keys of its streams.
         target: The target, which the runs are tagged with.
+        prefix: What the names of the job, its op and its resource begin with, such as `prod__`.
     """
+    resource = f"{prefix}spark"
 
     @op(
-        name=f"{pipeline.name}__run_{spec.job_name}",
+        name=f"{prefix}{pipeline.name}__run_{spec.job_name}",
         description=spec.summary,
         config_schema=config_schema(spec),
+        required_resource_keys={resource},
     )
-    def carry_out_operation(context: OpExecutionContext, spark: SparkResource) -> None:
+    def carry_out_operation(context: OpExecutionContext) -> None:
+        spark: SparkResource = getattr(context.resources, resource)
         with failing():
             for done in carried_out(spec, pipeline, context.op_config, spark):
                 observe(context, keys, done)
 
     @job(
         # Two underscores: no pipeline, and so no other job, can have this name.
-        name=f"{pipeline.name}__{spec.job_name}",
+        name=f"{prefix}{pipeline.name}__{spec.job_name}",
         description=spec.summary,
         executor_def=in_process_executor,
         tags=job_tags(None if target is None else target.name, pipeline.name),
@@ -111,15 +121,16 @@ def operation_job(
     return operation
 
 
-def maintenance_schedule(pipeline: "Pipeline") -> ScheduleDefinition:
+def maintenance_schedule(pipeline: "Pipeline", *, prefix: str = "") -> ScheduleDefinition:
     """Return a daily schedule of the maintenance of a pipeline, which is stopped until somebody turns it on.
 
     Args:
         pipeline: The pipeline.
+        prefix: What the names of the schedule and of the job begin with, such as `prod__`.
     """
     return ScheduleDefinition(
-        name=f"{pipeline.name}__maintain_daily",
-        job_name=f"{pipeline.name}__maintain",
+        name=f"{prefix}{pipeline.name}__maintain_daily",
+        job_name=f"{prefix}{pipeline.name}__maintain",
         cron_schedule=_DAILY,
         description=f"Maintains the tables of {pipeline.name}.",
         default_status=DefaultScheduleStatus.STOPPED,
