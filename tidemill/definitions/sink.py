@@ -153,28 +153,26 @@ class Sink(ABC):
     def commit_table(self) -> "TableSink | None":
         """The main table of a stream without a table sink; None for a table sink."""
 
-    @abstractmethod
-    def refuses(self, output_mode: "OutputMode") -> str | None:
+    def refuses(self, output_mode: "OutputMode") -> str | None:  # noqa: B027 - most take every mode
         """Return why the sink cannot take the rows of an output mode, as the end of a sentence; None where it can."""
 
-    @abstractmethod
-    def check(self, context: SinkContext, output: "StructType") -> None:
+    def check(self, context: SinkContext, output: "StructType") -> None:  # noqa: B027 - most take every output
         """Check, without writing, that the sink can take an output with these columns.
 
         Raises:
             TidemillError: It cannot.
         """
 
-    @abstractmethod
-    def prepare(self, spark: "SparkSession", context: SinkContext, output: "StructType") -> None:
+    def prepare(  # noqa: B027 - most need nothing
+        self, spark: "SparkSession", context: SinkContext, output: "StructType"
+    ) -> None:
         """Make the sink ready for an output with these columns.
 
         Raises:
             TidemillError: What `check` raises.
         """
 
-    @abstractmethod
-    def last_batch(self, context: SinkContext, query_id: str) -> int | None:
+    def last_batch(self, context: SinkContext, query_id: str) -> int | None:  # noqa: B027 - most do not know
         """Return the newest batch of a query that the sink has; None where that is unknown: it is written again."""
 
     @abstractmethod

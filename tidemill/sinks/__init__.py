@@ -1,1 +1,1 @@
-"""What a stream writes: one module per kind of sink, as data, and how one micro-batch reaches it once."""
+"""What a stream writes: one module per kind of sink; table_sink.py and external_sink.py are their bases."""

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidemill.definitions.sink import CommitMetadata, Sink, SinkContext, Transaction
+from tidemill.definitions.sink import CommitMetadata, Sink, Transaction
 from tidemill.sinks.table_sink import DeltaSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from tidemill.definitions.options import OutputMode
@@ -16,24 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExternalSink(Sink):
-    """Base of the sinks that are not tables: they take any output, and do not know which batches they have."""
+    """Base of the sinks that are not tables."""
 
     @property
     def commit_table(self) -> "CommitTable":
         """A table of the batches that the sinks have."""
         return CommitTable()
-
-    def refuses(self, output_mode: "OutputMode") -> str | None:
-        """Take every output mode."""
-
-    def check(self, context: SinkContext, output: "StructType") -> None:
-        """Take every output."""
-
-    def prepare(self, spark: "SparkSession", context: SinkContext, output: "StructType") -> None:
-        """Need nothing before the query."""
-
-    def last_batch(self, context: SinkContext, query_id: str) -> int | None:
-        """Not know the newest batch, so that a repeated batch is written again."""
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
-"""One micro-batch into its tables, exactly once: the foreachBatch function.
+"""One micro-batch into its sinks, and into its tables exactly once: the foreachBatch function.
 
 The steps, in order:
 a. A batch that the main table has is executed and writes nothing: its plan must run, because the watermark and
    the state come from running it. Refused records that a kill left out are written by another function, see
-   run/refused.py.
+   unfinished_quarantine.py.
 b. The output is computed once for all sinks and the counts of the expectations, so that a random value is the same
-   in every table; then the other sinks are written, in the order they are declared.
+   everywhere; then the other sinks are written, in the order they are declared. A repeat leaves out those that are
+   known to have the batch.
 c. The main table commits. That is the commit point of the batch.
 
 Where one append takes the batch of a feed, its records are counted by the job that writes it, and the refused ones are
