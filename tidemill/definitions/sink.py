@@ -101,7 +101,7 @@ class SinkContext:
     """Where a sink of a stream writes: plain values, because Spark Connect ships them to its server.
 
     Attributes:
-        table: The folder of the table with the sink's name.
+        table: The table with the sink's name.
     """
 
     table: "TableRef"
@@ -314,7 +314,7 @@ class TableSink(Sink):
         Args:
             rows: The rows that the table gets, tombstones included.
             current: The rows of the table that they replace.
-            table: The table's folder.
+            table: The table.
             condition: The range, in SQL.
             transaction: The identity of the commit: Delta skips it where the table has it already.
             user_metadata: Its `userMetadata`.

@@ -169,7 +169,7 @@ def merge_statement(table: str, columns: Sequence[str], same: str, clauses: str)
     """Return a MERGE from the view `tidemill_changes`.
 
     Args:
-        table: The table's folder.
+        table: The table.
         columns: The columns to write.
         same: The condition under which a row of the source (`s`) matches one of the table (`t`).
         clauses: Its clauses, with `{update}` and `{insert}` for the assignments of all columns.
