@@ -17,6 +17,7 @@ from tidemill.records.lease import holder_of
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.storage.lake import Lake
+from tidemill.storage.local_store import LocalStore
 from tidemill.target.resolve import resolve
 from tidemill.testing import multiset
 from tidemill.text.names import StreamName
@@ -111,7 +112,7 @@ def assert_ended_well(run: Interrupted, project: Project) -> None:
     assert run.seconds < 5
     assert "No data was lost; the same command continues" in run.err
     for stream in (SLOW, AFTER):
-        assert holder_of(project.lake.control(stream) / "lease") is None
+        assert holder_of(LocalStore(project.lake.control(stream) / "lease")) is None
     assert not psutil.wait_procs(run.children, timeout=10)[1]
 
 

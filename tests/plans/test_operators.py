@@ -12,6 +12,7 @@ from tidemill.plans.state_compatibility import check, verdict
 from tidemill.records.manifest import Generation, first_manifest, read_manifest, write_manifest
 from tidemill.records.stateful_operator import AcceptedChange, StatefulOperator
 from tidemill.run.spark.classic import stable
+from tidemill.storage.memory_store import MemoryStore
 from tidemill.text.names import StreamName
 
 STREAM = StreamName("air", "result")
@@ -360,15 +361,15 @@ def test_state_is_kept_for_aggregate_functions_and_not_for_what_is_around_them(e
     assert kept_aggregates(expression) == aggregates
 
 
-def test_operators_are_in_the_manifest_and_an_older_manifest_has_none(tmp_path):
-    path = tmp_path / "manifest.json"
+def test_operators_are_in_the_manifest_and_an_older_manifest_has_none():
+    files = MemoryStore()
     accepted = AcceptedChange(accepted_at="", last_batch=3, differences=("a change",), before=(OPERATOR,))
     manifest = first_manifest({}).with_active(operators=(), accepted_changes=(accepted,))
-    write_manifest(path, manifest)
-    assert read_manifest(path, STREAM) == manifest
-    content = json.loads(path.read_text())
+    write_manifest(files, manifest)
+    assert read_manifest(files, STREAM) == manifest
+    content = json.loads(files.read("manifest.json"))
     for name in ("operators", "accepted_changes"):
         del content["generations"][0][name]
-    path.write_text(json.dumps(content))
-    active = read_manifest(path, STREAM).active
+    files.replace("manifest.json", json.dumps(content).encode())
+    active = read_manifest(files, STREAM).active
     assert (active.operators, active.accepted_changes) == (None, ())

@@ -13,7 +13,9 @@ import pytest
 from tests.leases import held
 from tidemill.errors import ConfigurationError, LeaseHeldError, LeaseLostError
 from tidemill.records import lease
-from tidemill.storage.atomic import replace_file
+from tidemill.storage.local_store import LocalStore
+from tidemill.storage.memory_store import MemoryStore
+from tidemill.storage.store import ChangedError
 from tidemill.text.names import StreamName
 
 STREAM = StreamName("shop", "orders")
@@ -23,9 +25,9 @@ import sys
 from pathlib import Path
 from tidemill.text.names import StreamName
 from tidemill.records import lease
-from tidemill.storage.atomic import replace_file
+from tidemill.storage.local_store import LocalStore
 from tests.leases import held
-held = lease.take(Path(sys.argv[1]), StreamName("shop", "orders"), "first")
+held = lease.take(LocalStore(Path(sys.argv[1])), StreamName("shop", "orders"), "first")
 attachment = Path(sys.argv[3]) if len(sys.argv) > 3 else None
 if len(sys.argv) > 2: held.record_jvm(int(sys.argv[2]), attachment=attachment)
 print("held", flush=True)
@@ -54,7 +56,7 @@ def test_a_held_stream_is_refused_at_once_and_the_holder_is_named(tmp_path):
     before = sorted(tmp_path.iterdir())
     started = time.monotonic()
     with pytest.raises(LeaseHeldError, match=rf"shop/orders: run first \(process {holder.pid}"):
-        lease.take(tmp_path, STREAM, "second")
+        lease.take(LocalStore(tmp_path), STREAM, "second")
     assert time.monotonic() - started < 1
     assert sorted(tmp_path.iterdir()) == before
     kill(holder)
@@ -71,10 +73,10 @@ def test_a_killed_holder_whose_jvm_lives_is_not_followed(tmp_path, monkeypatch):
     jvm = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     kill(another_process(tmp_path, str(jvm.pid)))
     with pytest.raises(LeaseHeldError):
-        lease.take(tmp_path, STREAM, "second")
+        lease.take(LocalStore(tmp_path), STREAM, "second")
     kill(jvm)
     jvm.wait()
-    lease.take(tmp_path, STREAM, "second").release()
+    lease.take(LocalStore(tmp_path), STREAM, "second").release()
 
 
 def test_a_holder_elsewhere_is_followed_after_its_time_out(tmp_path):
@@ -82,28 +84,28 @@ def test_a_holder_elsewhere_is_followed_after_its_time_out(tmp_path):
     path = tmp_path / "1.json"
     path.write_text(json.dumps(asdict(elsewhere)))
     with pytest.raises(LeaseHeldError, match="on far"):
-        lease.take(tmp_path, STREAM, "second")
+        lease.take(LocalStore(tmp_path), STREAM, "second")
     stale = replace(elsewhere, heartbeat=time.time() - lease.TIMEOUT_SECONDS - 1)
     path.write_text(json.dumps(asdict(stale)))
-    lease.take(tmp_path, STREAM, "second").release()
+    lease.take(LocalStore(tmp_path), STREAM, "second").release()
 
 
 def test_a_process_id_that_is_used_again_is_not_the_holder(tmp_path):
     reused = replace(lease.this_process("first"), pid_started=1.0)
     (tmp_path / "1.json").write_text(json.dumps(asdict(reused)))
-    lease.take(tmp_path, STREAM, "second").release()
+    lease.take(LocalStore(tmp_path), STREAM, "second").release()
 
 
 def test_a_released_lease_is_free(tmp_path):
-    lease.take(tmp_path, STREAM, "first").release()
-    assert lease.holder_of(tmp_path) is None
+    lease.take(LocalStore(tmp_path), STREAM, "first").release()
+    assert lease.holder_of(LocalStore(tmp_path)) is None
     with held(tmp_path, STREAM, "second") as follower:
         assert follower.epoch == 2
-        assert lease.holder_of(tmp_path).run_id == "second"
+        assert lease.holder_of(LocalStore(tmp_path)).run_id == "second"
 
 
 def test_a_holder_that_was_followed_must_not_write(tmp_path):
-    held = lease.take(tmp_path, STREAM, "first")
+    held = lease.take(LocalStore(tmp_path), STREAM, "first")
     held.check()
     (tmp_path / "2.json").write_text("{}")
     with pytest.raises(LeaseLostError, match="shop/orders"):
@@ -132,27 +134,74 @@ def test_of_many_at_once_one_gets_it(tmp_path):
 def test_a_lake_that_cannot_be_written_is_said_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="cannot be written"):
-        lease.take(tmp_path / "file" / "lease", STREAM, "first")
+        lease.take(LocalStore(tmp_path / "file" / "lease"), STREAM, "first")
 
 
-def test_a_slow_heartbeat_does_not_undo_what_the_run_has_written(tmp_path, monkeypatch):
-    taken = lease.take(tmp_path, STREAM, "first")
-    slow = Event()
-
-    def write(path, content):
-        if current_thread().name == "slow":
-            slow.set()
-            time.sleep(0.2)
-        replace_file(path, content)
-
-    monkeypatch.setattr(lease, "replace_file", write)
+def test_a_slow_heartbeat_does_not_undo_what_the_run_has_written():
+    files = SlowStore()
+    taken = lease.take(files, STREAM, "first")
     heartbeat = Thread(target=taken._write, kwargs={"heartbeat": time.time()}, name="slow")
     heartbeat.start()
-    assert slow.wait(10)
+    assert files.slow.wait(10)
     taken.record_jvm(os.getpid())
     heartbeat.join()
-    assert lease.holder_of(tmp_path).jvm_pid == os.getpid()
+    assert lease.holder_of(files).jvm_pid == os.getpid()
     taken.release()
+
+
+class SlowStore:
+    """A store in memory, in which the thread `slow` takes a while to write."""
+
+    def __init__(self):
+        self.slow, self._files = Event(), MemoryStore()
+
+    def __getattr__(self, name):
+        return getattr(self._files, name)
+
+    def replace(self, key, data, *, unchanged=None):
+        if current_thread().name == "slow":
+            self.slow.set()
+            time.sleep(0.2)
+        return self._files.replace(key, data, unchanged=unchanged)
+
+
+def test_a_holder_that_slept_through_two_others_must_not_write():
+    files = MemoryStore()
+    sleeper = lease.take(files, STREAM, "first")
+    for number, run_id in ((1, "second"), (2, "third")):
+        abandon(files, number)
+        lease.take(files, STREAM, run_id).release()
+
+    assert files.names() == ["3.json"]
+    with pytest.raises(LeaseLostError):
+        sleeper.check()
+
+
+def test_a_late_heartbeat_does_not_bring_a_lost_lease_back():
+    files = MemoryStore()
+    sleeper = lease.take(files, STREAM, "first")
+    abandon(files, 1)
+    with held(files, STREAM, "second"):
+        with pytest.raises(ChangedError):
+            sleeper._write(heartbeat=time.time())
+        assert files.names() == ["2.json"]
+
+
+def test_the_check_before_a_write_lists_nothing(monkeypatch):
+    files = MemoryStore()
+    with held(files, STREAM, "first") as taken:
+        monkeypatch.setattr(MemoryStore, "names", lambda *_, **__: pytest.fail("a listing before each write"))
+        monkeypatch.setattr(MemoryStore, "list", lambda *_, **__: pytest.fail("a listing before each write"))
+        taken.check()
+        monkeypatch.undo()
+
+
+def abandon(files, epoch):
+    """Let a holder look as if it had ended on another machine long ago."""
+    holder = json.loads(files.read(f"{epoch}.json"))
+    files.replace(
+        f"{epoch}.json", json.dumps(holder | {"boot_id": "another boot", "heartbeat": 0.0}).encode()
+    )
 
 
 def test_another_process_with_the_pid_of_the_jvm_is_not_the_jvm(tmp_path):
@@ -162,7 +211,7 @@ def test_another_process_with_the_pid_of_the_jvm_is_not_the_jvm(tmp_path):
     assert record["jvm_pid"] == os.getpid()
     record["jvm_started"] -= 1000
     (tmp_path / "1.json").write_text(json.dumps(record))
-    assert lease.holder_of(tmp_path) is None
+    assert lease.holder_of(LocalStore(tmp_path)) is None
 
 
 def test_a_killed_client_of_a_warm_server_is_followed_when_its_queries_have_stopped(tmp_path, monkeypatch):
@@ -171,13 +220,13 @@ def test_a_killed_client_of_a_warm_server_is_followed_when_its_queries_have_stop
     attachment.touch()
     holder = another_process(folder, str(os.getpid()), str(attachment))
     with pytest.raises(LeaseHeldError, match="stop it first"):
-        lease.take(folder, STREAM, "second")
+        lease.take(LocalStore(folder), STREAM, "second")
     kill(holder)
     with pytest.raises(LeaseHeldError, match=r"has not stopped its query yet.*tidemill engine stop"):
-        lease.take(folder, STREAM, "second")
+        lease.take(LocalStore(folder), STREAM, "second")
     monkeypatch.setattr(lease, "SERVER_GRACE_SECONDS", 30.0)
     Timer(0.5, attachment.unlink).start()
-    lease.take(folder, STREAM, "second").release()
+    lease.take(LocalStore(folder), STREAM, "second").release()
     assert not attachment.exists()
 
 
@@ -188,4 +237,4 @@ def test_a_killed_client_of_a_killed_warm_server_is_followed_at_once(tmp_path):
     kill(another_process(tmp_path / "lease", str(server.pid), str(attachment)))
     kill(server)
     server.wait()
-    lease.take(tmp_path / "lease", STREAM, "second").release()
+    lease.take(LocalStore(tmp_path / "lease"), STREAM, "second").release()

@@ -19,13 +19,14 @@ from tidemill.definitions.columns import ORIGIN, RAW
 from tidemill.errors import DataLossError, TidemillError
 from tidemill.operations import accept_new_source
 from tidemill.plans.plan_tree import parse_plan, reads_all
-from tidemill.records.batch_counts import BatchCounts, counts_path, remove_counts, write_counts
+from tidemill.records.batch_counts import BatchCounts, remove_counts, write_counts
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch import counted, writer
 from tidemill.run.batch.quarantine import quarantine
 from tidemill.run.batch.validation_rules import is_repeatable, uses_time_of_batch
 from tidemill.run.execute.recorder import Recorder
 from tidemill.run.spark.classic import full_plan
+from tidemill.storage.memory_store import MemoryStore
 from tidemill.testing import multiset
 
 EVENT = "id STRING, n INT"
@@ -327,11 +328,12 @@ def test_a_batch_that_is_finished_keeps_what_it_has_counted(scratch, monkeypatch
     assert scratch.quarantined(stream, "raw") == lines_of(-1)
 
 
-def test_counts_of_old_batches_and_generations_are_removed(tmp_path):
+def test_counts_of_old_batches_and_generations_are_removed():
+    files = MemoryStore()
     for generation, batch in ((1, 0), (1, 7), (2, 0), (2, 1), (2, 10)):
-        write_counts(counts_path(tmp_path, generation, batch), BatchCounts(query_id="q"))
-    remove_counts(tmp_path, 2, last=1)
-    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/*")] == ["2/10.json"]
+        write_counts(files, generation, batch, BatchCounts(query_id="q"))
+    remove_counts(files, 2, last=1)
+    assert [entry.key for entry in files.walk()] == ["counts/2/10.json"]
 
 
 def test_damaged_counts_do_not_stop_a_stream(scratch, monkeypatch):

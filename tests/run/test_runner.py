@@ -41,6 +41,7 @@ from tidemill.run.decide.status import status_of
 from tidemill.run.execute import pipeline_run
 from tidemill.run.execute import running_query as progress
 from tidemill.storage.commit_metadata import commit_metadata
+from tidemill.storage.local_store import LocalStore
 from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import FolderBinding
 from tidemill.testing import multiset
@@ -584,7 +585,10 @@ def test_an_interrupt_stops_the_query_and_frees_the_stream(scratch):
     assert time.monotonic() - timer_started < 60
     assert [result.outcome for result in running.finished] == ["canceled"]
     deadline = time.monotonic() + 60  # the lease is free when the query has really stopped
-    while lease.holder_of(scratch.lake.control(orders.name) / "lease") and time.monotonic() < deadline:
+    while (
+        lease.holder_of(LocalStore(scratch.lake.control(orders.name) / "lease"))
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.05)
     fast = ingest(function=lambda events: events.withColumn("slow", F.col("order_id")))
     scratch.run(fast)

@@ -6,10 +6,13 @@ files of the last hundred batches stay, because the check `exactly_once` compare
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
-from tidemill.storage.atomic import replace_file
+from tidemill.storage.store import Store
+
+_FOLDER = "counts"
+_COUNTS = re.compile(rf"{_FOLDER}/([0-9]+)/([0-9]+)\.json", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,40 +38,37 @@ class BatchCounts:
     violations: dict[str, int] = field(default_factory=dict)
 
 
-def counts_path(folder: Path, generation: int, batch_id: int) -> Path:
-    """Return the file of a batch's counts.
-
-    Args:
-        folder: The folder of the counts.
-        generation: The checkpoint's generation.
-        batch_id: The batch.
-    """
-    return folder / str(generation) / f"{batch_id}.json"
-
-
-def read_counts(path: Path, query_id: str) -> BatchCounts | None:
+def read_counts(files: Store, generation: int, batch_id: int, query_id: str) -> BatchCounts | None:
     """Return the counts of a batch; None where it has none, or where they are of another query.
 
     A file that a power failure has damaged is as good as none: its counts are missing in the ledger, and no row is.
     """
     try:
-        counts = BatchCounts(**json.loads(path.read_text(encoding="utf-8")))
+        counts = BatchCounts(**json.loads(files.read(_key(generation, batch_id))))
     except (FileNotFoundError, ValueError, TypeError):
         return None
     return counts if counts.query_id == query_id else None
 
 
-def write_counts(path: Path, counts: BatchCounts) -> None:
+def write_counts(files: Store, generation: int, batch_id: int, counts: BatchCounts) -> None:
     """Write the counts of a batch."""
-    replace_file(path, json.dumps(asdict(counts)))
+    files.replace(_key(generation, batch_id), json.dumps(asdict(counts)).encode())
 
 
-def remove_counts(folder: Path, generation: int, *, last: int) -> None:
+def remove_counts(files: Store, generation: int, *, last: int) -> None:
     """Remove the counts of a generation's batches up to one, and those of generations that have ended."""
-    for path in folder.glob("*/*.json"):
-        if not (path.stem.isdigit() and path.parent.name.isdigit()):
-            continue
-        if int(path.parent.name) < generation or (
-            path.parent.name == str(generation) and int(path.stem) <= last
-        ):
-            path.unlink(missing_ok=True)
+    for of, batches in _by_generation(files).items():
+        if of <= generation:
+            files.delete(_key(of, batch) for batch in batches if of < generation or batch <= last)
+
+
+def _by_generation(files: Store) -> dict[int, list[int]]:
+    batches: dict[int, list[int]] = {}
+    for entry in files.walk(_FOLDER):
+        if match := _COUNTS.fullmatch(entry.key):
+            batches.setdefault(int(match[1]), []).append(int(match[2]))
+    return batches
+
+
+def _key(generation: int, batch_id: int) -> str:
+    return f"{_FOLDER}/{generation}/{batch_id}.json"

@@ -8,10 +8,11 @@ could: the ledger has what a run wrote, and not what has been compared with the 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-from tidemill.storage.atomic import replace_file
+from tidemill.storage.store import Store
+
+_KEY = "checks.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +52,16 @@ class Checked:
     waiting_batch: int | None = None
 
 
-def read_checked(path: Path) -> Checked | None:
+def read_checked(files: Store) -> Checked | None:
     """Return what the checks have recorded; None where there is nothing that can be read."""
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(files.read(_KEY))
         position = fields.pop("position")
         return Checked(**fields, position=None if position is None else Position(**position))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def write_checked(path: Path, checked: Checked) -> None:
+def write_checked(files: Store, checked: Checked) -> None:
     """Replace the record atomically."""
-    replace_file(path, json.dumps(asdict(checked)))
+    files.replace(_KEY, json.dumps(asdict(checked)).encode())

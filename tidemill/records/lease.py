@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from tidemill.errors import NOTHING_LOST, ConfigurationError, LeaseHeldError, LeaseLostError
-from tidemill.storage.atomic import replace_file
+from tidemill.storage.store import Store
 from tidemill.text.names import StreamName
 
 HEARTBEAT_SECONDS = 10.0
@@ -101,10 +101,11 @@ class Lease:
         epoch: Its number; each lease of a stream has a higher one than the lease before.
     """
 
-    def __init__(self, folder: Path, stream: StreamName, epoch: int, holder: Holder) -> None:
+    def __init__(self, files: Store, stream: StreamName, epoch: int, version: str, holder: Holder) -> None:
         self.stream = stream
         self.epoch = epoch
-        self._folder = folder
+        self._files = files
+        self._version = version
         self._holder = holder
         self._stopped = Event()
         # The run's thread and the heartbeat both write the file.
@@ -118,7 +119,7 @@ class Lease:
         Raises:
             LeaseLostError: Another run has taken over.
         """
-        assert_highest(self._folder, self.stream, self.epoch)
+        assert_highest(self._files, self.stream, self.epoch)
 
     def record_jvm(self, pid: int | None, *, attachment: Path | None = None) -> None:
         """Record the JVM that works for this run, so that others can see whether it has ended, too.
@@ -152,16 +153,21 @@ class Lease:
     def _write(self, **changes: Any) -> None:
         with self._writing:
             self._holder = replace(self._holder, **changes)
-            replace_file(_file(self._folder, self.epoch), json.dumps(asdict(self._holder)))
+            # A run that has taken over removes the file, and nothing may bring it back.
+            self._version = self._files.replace(
+                _key(self.epoch), _content(self._holder), unchanged=self._version
+            )
 
 
-def assert_highest(folder: Path, stream: StreamName, epoch: int) -> None:
-    """Check that an epoch is the highest of a lease folder.
+def assert_highest(files: Store, stream: StreamName, epoch: int) -> None:
+    """Check that an epoch is the highest.
+
+    Whoever takes over creates the next file before it removes this one, so one of two reads shows it.
 
     Raises:
         LeaseLostError: Another run has a higher one.
     """
-    if _epochs(folder)[-1:] != [epoch]:
+    if _content_of(files, epoch + 1) is not None or _content_of(files, epoch) is None:
         raise LeaseLostError(
             "another run has taken this stream over, so this one stops before it writes.",
             stream=stream,
@@ -169,16 +175,16 @@ def assert_highest(folder: Path, stream: StreamName, epoch: int) -> None:
         )
 
 
-def holder_of(folder: Path) -> Holder | None:
+def holder_of(files: Store) -> Holder | None:
     """Return the holder of the lease; None when it is free."""
-    epochs = _epochs(folder)
+    epochs = _epochs(files)
     if not epochs:
         return None
-    holder = _read(_file(folder, epochs[-1]))
+    holder = _read(files, epochs[-1])
     return holder if holder is not None and _alive(holder) else None
 
 
-def take(folder: Path, stream: StreamName, run_id: str) -> Lease:
+def take(files: Store, stream: StreamName, run_id: str) -> Lease:
     """Take the lease of a stream.
 
     Raises:
@@ -186,28 +192,26 @@ def take(folder: Path, stream: StreamName, run_id: str) -> Lease:
         ConfigurationError: The lake cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        epochs = _epochs(folder)
-        if epochs and (holder := _read(_file(folder, epochs[-1]))) is not None and _alive_after_grace(holder):
+        epochs = _epochs(files)
+        if epochs and (holder := _read(files, epochs[-1])) is not None and _alive_after_grace(holder):
             raise _held_by(stream, holder)
         epoch = (epochs[-1] if epochs else 0) + 1
         holder = this_process(run_id)
         try:
-            with _file(folder, epoch).open("x", encoding="utf-8") as file:
-                json.dump(asdict(holder), file)
+            version = files.create(_key(epoch), _content(holder))
         except FileExistsError:
-            winner = _read(_file(folder, epoch))
+            winner = _read(files, epoch)
             raise _held_by(stream, winner or holder) from None
-        for old in epochs:
-            _file(folder, old).unlink(missing_ok=True)
+        for old in epochs:  # one after the other: `assert_highest` relies on the order
+            files.delete([_key(old)])
     except OSError as error:
         raise ConfigurationError(
-            f"the lake cannot be written: {error.strerror} ({folder}).",
+            f"the lake cannot be written: {error.strerror} ({files.uri()}).",
             stream=stream,
             lost=NOTHING_LOST,
             fix="give this user the right to write there, or name another lake with --lake.",
         ) from error
-    return Lease(folder, stream, epoch, holder)
+    return Lease(files, stream, epoch, version, holder)
 
 
 def _held_by(stream: StreamName, holder: Holder) -> LeaseHeldError:
@@ -266,34 +270,44 @@ def _same_process(pid: int, started: float | None) -> bool:
         return False
 
 
-def _file(folder: Path, epoch: int) -> Path:
-    return folder / f"{epoch}.json"
+def _key(epoch: int) -> str:
+    return f"{epoch}.json"
 
 
-def _epochs(folder: Path) -> list[int]:
+def _content(holder: Holder) -> bytes:
+    return json.dumps(asdict(holder)).encode()
+
+
+def _content_of(files: Store, epoch: int) -> bytes | None:
     try:
-        names = [path.name for path in folder.iterdir()]
+        return files.read(_key(epoch))
     except FileNotFoundError:
-        return []
+        return None
+
+
+def _epochs(files: Store) -> list[int]:
+    names = files.names()
     return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
 
 
-def _read(path: Path) -> Holder | None:
-    """Return the holder in a lease file; None where the file is half written or missing."""
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        return Holder(**fields)
-    except (FileNotFoundError, ValueError, TypeError):
-        # Created a moment ago and not written yet: its age decides.
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime < TIMEOUT_SECONDS:
-                return Holder(
-                    run_id="unknown",
-                    host="unknown",
-                    boot_id="unknown",
-                    pid=0,
-                    pid_started=0.0,
-                    since="just now",
-                    heartbeat=path.stat().st_mtime,
-                )
+def _read(files: Store, epoch: int) -> Holder | None:
+    """Return the holder in a lease file; None where the file is missing, or has been damaged for a while."""
+    content = _content_of(files, epoch)
+    if content is None:
         return None
+    try:
+        return Holder(**json.loads(content))
+    except (ValueError, TypeError):
+        # Created a moment ago and not written yet, on a file system without hard links: its age decides.
+        created = next((entry.modified for entry in files.list() if entry.name == _key(epoch)), 0.0)
+        if time.time() - created >= TIMEOUT_SECONDS:
+            return None
+        return Holder(
+            run_id="unknown",
+            host="unknown",
+            boot_id="unknown",
+            pid=0,
+            pid_started=0.0,
+            since="just now",
+            heartbeat=created,
+        )

@@ -6,11 +6,13 @@ It is a cache of the checkpoint and the Delta log: a run writes the lines that a
 import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from tidemill.records.batch import BatchRecord, Late
+from tidemill.storage.store import Store
 from tidemill.text.names import StreamName
+
+_SUFFIX = ".jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,33 +20,44 @@ class Ledger:
     """The ledger of one stream.
 
     Attributes:
-        folder: Its folder, with one file per run.
+        files: Its files, one per run.
         stream: The stream.
     """
 
-    folder: Path
+    files: Store
     stream: StreamName
 
     def append(self, records: Iterable[BatchRecord]) -> None:
-        """Append lines to the files of their runs."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Add lines to the files of their runs, each of which is replaced as a whole."""
+        by_run: dict[str, list[str]] = {}
         for record in records:
-            line = json.dumps(
-                {"pipeline": self.stream.pipeline, "stream": self.stream.stream, **asdict(record)}
-            )
-            with self._file(record.run_id).open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+            fields = {"pipeline": self.stream.pipeline, "stream": self.stream.stream, **asdict(record)}
+            by_run.setdefault(record.run_id, []).append(json.dumps(fields))
+        for run_id, lines in by_run.items():
+            before = self._read(run_id).decode().splitlines()
+            self.files.replace(_key(run_id), "".join(f"{line}\n" for line in (*before, *lines)).encode())
+
+    def copy_from(self, other: "Ledger") -> None:
+        """Copy the files of another ledger, oldest first."""
+        for run_id in other.runs():
+            self.files.replace(_key(run_id), other.files.read(_key(run_id)))
+
+    def runs(self) -> dict[str, float]:
+        """Return when the file of each run was last written, seconds since the epoch, oldest first."""
+        entries = sorted(self.files.list(), key=lambda entry: entry.modified)
+        return {
+            entry.name.removesuffix(_SUFFIX): entry.modified
+            for entry in entries
+            if entry.name.endswith(_SUFFIX)
+        }
 
     def lines(self, run_id: str | None = None) -> Iterator[BatchRecord]:
         """Yield the lines of one run or of all, in no order of runs.
 
-        A last line that a kill cut off is left out: the next run writes it again.
+        A line that a power failure has cut off is left out: the next run writes it again.
         """
-        paths = sorted(self.folder.glob("*.jsonl")) if run_id is None else [self._file(run_id)]
-        for path in paths:
-            if not path.exists():
-                continue
-            for line in path.read_text(encoding="utf-8").splitlines():
+        for run in sorted(self.runs()) if run_id is None else (run_id,):
+            for line in self._read(run).decode().splitlines():
                 try:
                     yield _record(json.loads(line))
                 except ValueError:
@@ -52,12 +65,10 @@ class Ledger:
 
     def newest_line(self, run_id: str | None) -> BatchRecord | None:
         """Return the line of the newest batch of a run; of the latest run with lines where that one has none."""
-        if run_id is None or not self._file(run_id).exists():
-            paths = sorted(self.folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
-            if not paths:
-                return None
-            run_id = paths[-1].stem
-        return max(self.lines(run_id), key=lambda line: line.batch_id, default=None)
+        lines = [] if run_id is None else list(self.lines(run_id))
+        if not lines and (runs := [*self.runs()]):
+            lines = list(self.lines(runs[-1]))
+        return max(lines, key=lambda line: line.batch_id, default=None)
 
     def lines_of(self, generation: int, batches: Collection[int]) -> list[BatchRecord]:
         """Return the lines of some batches of a generation, oldest batch first.
@@ -70,11 +81,8 @@ class Ledger:
         """
         wanted, lines = set(batches), []
         missing, oldest = set(wanted), min(wanted, default=0)
-        paths = self.folder.glob("*.jsonl")
-        for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True):
-            if not wanted:
-                break
-            run = [line for line in self.lines(path.stem) if line.generation == generation]
+        for run_id in reversed(self.runs()) if wanted else ():
+            run = [line for line in self.lines(run_id) if line.generation == generation]
             lines += [line for line in run if line.batch_id in wanted]
             missing -= {line.batch_id for line in run}
             if not missing and all(line.batch_id < oldest for line in run):
@@ -94,8 +102,15 @@ class Ledger:
         written = {line.batch_id for line in self.lines() if line.generation == generation}
         return [batch for batch in range(after + 1, last_commit + 1) if batch not in written]
 
-    def _file(self, run_id: str) -> Path:
-        return self.folder / f"{run_id}.jsonl"
+    def _read(self, run_id: str) -> bytes:
+        try:
+            return self.files.read(_key(run_id))
+        except FileNotFoundError:
+            return b""
+
+
+def _key(run_id: str) -> str:
+    return run_id + _SUFFIX
 
 
 def _record(fields: dict[str, Any]) -> BatchRecord:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from tidemill.connectors.source_record import SourceRecord
@@ -15,9 +14,10 @@ from tidemill.records.stateful_operator import (
     accepted_from_json,
     operators_from_json,
 )
-from tidemill.storage.atomic import replace_file
+from tidemill.storage.store import Store
 from tidemill.text.names import StreamName
 
+_KEY = "manifest.json"
 SCHEMA_VERSION = 2
 _OLDEST_VERSION = 1
 
@@ -160,15 +160,16 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def read_manifest(path: Path, stream: StreamName) -> Manifest | None:
+def read_manifest(files: Store, stream: StreamName) -> Manifest | None:
     """Return the manifest of a stream; None when the stream has never run.
 
     Raises:
         CheckpointError: The file cannot be parsed.
         TerminalError: A newer Tidemill wrote it.
     """
+    path = files.uri(_KEY)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(files.read(_KEY))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -190,9 +191,10 @@ def read_manifest(path: Path, stream: StreamName) -> Manifest | None:
     )
 
 
-def write_manifest(path: Path, manifest: Manifest) -> None:
+def write_manifest(files: Store, manifest: Manifest) -> None:
     """Replace the manifest atomically."""
-    replace_file(path, json.dumps({"schema_version": SCHEMA_VERSION, **asdict(manifest)}, indent=2))
+    content = {"schema_version": SCHEMA_VERSION, **asdict(manifest)}
+    files.replace(_KEY, json.dumps(content, indent=2).encode())
 
 
 def _generation(fields: dict[str, Any]) -> Generation:

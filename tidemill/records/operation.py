@@ -8,12 +8,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from tidemill.errors import CheckpointError, TerminalError
-from tidemill.storage.atomic import replace_file
+from tidemill.storage.store import Store
 from tidemill.text.names import StreamName
 
 SCHEMA_VERSION = 1
@@ -82,30 +81,30 @@ def new_operation(
     )
 
 
-def read_operation(path: Path, stream: StreamName) -> Operation | None:
+def read_operation(files: Store, key: str, stream: StreamName) -> Operation | None:
     """Return the operation of a file; None where there is none.
 
     Raises:
         CheckpointError: The file cannot be parsed.
     """
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(files.read(key))
         fields.pop("schema_version")
         return Operation(**fields | {"done": tuple(fields["done"])})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(
-            f"the record of its last operation, {path}, cannot be read: {error}.",
+            f"the record of its last operation, {files.uri(key)}, cannot be read: {error}.",
             stream=stream,
             fix="restore the file from a backup.",
         ) from error
 
 
-def write_operation(path: Path, operation: Operation) -> None:
+def write_operation(files: Store, key: str, operation: Operation) -> None:
     """Replace the record of an operation atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, json.dumps({"schema_version": SCHEMA_VERSION, **asdict(operation)}, indent=2))
+    content = {"schema_version": SCHEMA_VERSION, **asdict(operation)}
+    files.replace(key, json.dumps(content, indent=2).encode())
 
 
 def unfinished_error(operation: Operation, stream: StreamName) -> TerminalError:

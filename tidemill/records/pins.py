@@ -5,9 +5,10 @@ A repeat of the batch then joins the same rows.
 
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-from tidemill.storage.atomic import replace_file
+from tidemill.storage.store import Store
+
+_KEY = "pins.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +24,14 @@ class Pins:
     versions: dict[str, int]
 
 
-def read_pins(path: Path) -> Pins | None:
+def read_pins(files: Store) -> Pins | None:
     """Return the pins of the run before; None where there are none."""
     try:
-        return Pins(**json.loads(path.read_text(encoding="utf-8")))
+        return Pins(**json.loads(files.read(_KEY)))
     except FileNotFoundError:
         return None
 
 
-def write_pins(path: Path, pins: Pins) -> None:
+def write_pins(files: Store, pins: Pins) -> None:
     """Write the pins of this run."""
-    replace_file(path, json.dumps(asdict(pins)))
+    files.replace(_KEY, json.dumps(asdict(pins)).encode())

@@ -13,7 +13,7 @@ from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.sink import SinkContext, transaction_app_id
 from tidemill.lazy import lazy
-from tidemill.records.batch_counts import BatchCounts, counts_path, read_counts, remove_counts, write_counts
+from tidemill.records.batch_counts import BatchCounts, read_counts, remove_counts, write_counts
 from tidemill.records.check_state import Checked, read_checked, write_checked
 from tidemill.records.lease import Holder, Lease, assert_highest, holder_of, take
 from tidemill.records.ledger import Ledger
@@ -21,10 +21,13 @@ from tidemill.records.manifest import Manifest, read_manifest, write_manifest
 from tidemill.records.operation import Operation, read_operation, write_operation
 from tidemill.records.pins import Pins, read_pins, write_pins
 from tidemill.storage.lake import Lake
+from tidemill.storage.store import Store
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK, StreamName
 
 FIRST_GENERATION = 1
+_LEASE, _OPERATION_LEASE = "lease", "operation-lease"
+_OPERATION, _ENDED = "operation.json", "operations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +141,11 @@ class StreamRecords:
 
     def manifest(self) -> Manifest | None:
         """Return the manifest; None for a stream that has never run."""
-        return read_manifest(self._manifest_path, self.stream)
+        return read_manifest(self._files, self.stream)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest atomically."""
-        write_manifest(self._manifest_path, manifest)
+        write_manifest(self._files, manifest)
 
     def checkpoint(self, generation: int) -> Path:
         """Return the checkpoint folder of a generation."""
@@ -180,36 +183,36 @@ class StreamRecords:
     @property
     def ledger(self) -> Ledger:
         """The stream's ledger."""
-        return Ledger(self.lake.ledger(self.stream), self.stream)
+        return Ledger(self.lake.ledger_files(self.stream), self.stream)
 
     def pins(self) -> Pins | None:
         """Return the pinned versions of the last run; None where there are none."""
-        return read_pins(self._pins_path)
+        return read_pins(self._files)
 
     def write_pins(self, pins: Pins) -> None:
         """Write the pinned versions of this run."""
-        write_pins(self._pins_path, pins)
+        write_pins(self._files, pins)
 
     def counts(self, generation: int, batch_id: int, query_id: str) -> BatchCounts | None:
         """Return the counts of a feed's batch; None where they are not recorded, or no longer."""
-        return read_counts(counts_path(self._counts_folder, generation, batch_id), query_id)
+        return read_counts(self._files, generation, batch_id, query_id)
 
     def add_counts(self, generation: int, batch_id: int, counts: BatchCounts) -> None:
         """Write the counts of a feed's batch, unless the attempt that committed it has written them."""
         if self.counts(generation, batch_id, counts.query_id) is None:
-            write_counts(counts_path(self._counts_folder, generation, batch_id), counts)
+            write_counts(self._files, generation, batch_id, counts)
 
     def remove_counts(self, generation: int, *, last: int) -> None:
         """Remove the counts of earlier generations, and of batches up to one: their lines in the ledger have them."""
-        remove_counts(self._counts_folder, generation, last=last)
+        remove_counts(self._files, generation, last=last)
 
     def checked(self) -> Checked | None:
         """Return what the checks have recorded; None where there is nothing."""
-        return read_checked(self._checked_path)
+        return read_checked(self._files)
 
     def write_checked(self, checked: Checked) -> None:
         """Write what the checks have recorded."""
-        write_checked(self._checked_path, checked)
+        write_checked(self._files, checked)
 
     def operation(self) -> Operation | None:
         """Return the unfinished operation; None where there is none.
@@ -217,31 +220,31 @@ class StreamRecords:
         Raises:
             CheckpointError: Its record is damaged.
         """
-        return read_operation(self._operation_path, self.stream)
+        return read_operation(self._files, _OPERATION, self.stream)
 
     def write_operation(self, operation: Operation) -> None:
         """Write the record of the unfinished operation."""
-        write_operation(self._operation_path, operation)
+        write_operation(self._files, _OPERATION, operation)
 
     def end_operation(self, operation: Operation) -> Operation:
         """Move the record of an operation to those of the finished ones; return it as it is there."""
         ended = operation.ended()
-        write_operation(self._ended_path(operation.id), ended)
-        self._operation_path.unlink(missing_ok=True)
+        write_operation(self._files, _ended(operation.id), ended)
+        self._files.delete([_OPERATION])
         return ended
 
     def drop_operation(self) -> None:
         """Remove the record of an operation that was given up before it changed anything."""
-        self._operation_path.unlink(missing_ok=True)
+        self._files.delete([_OPERATION])
 
     def ended_operation(self, operation_id: str) -> Operation | None:
         """Return a finished operation; None where there is none of this id."""
-        return read_operation(self._ended_path(operation_id), self.stream)
+        return read_operation(self._files, _ended(operation_id), self.stream)
 
     def operations(self) -> list[Operation]:
         """Return the finished operations, oldest first."""
-        paths = sorted((self.control / "operations").glob("*.json"))
-        operations = (read_operation(path, self.stream) for path in paths)
+        keys = (entry.key for entry in self._files.list(_ENDED) if entry.name.endswith(".json"))
+        operations = (read_operation(self._files, key, self.stream) for key in keys)
         return sorted(
             (operation for operation in operations if operation), key=lambda one: one.ended_at or ""
         )
@@ -253,15 +256,15 @@ class StreamRecords:
             LeaseHeldError: Another run holds it.
             ConfigurationError: The lake cannot be written.
         """
-        return take(self._lease_folder, self.stream, run_id)
+        return take(self._files.below(_LEASE), self.stream, run_id)
 
     def holder(self) -> Holder | None:
         """Return the holder of the stream's lease; None when it is free."""
-        return holder_of(self._lease_folder)
+        return holder_of(self._files.below(_LEASE))
 
     def assert_lease(self, epoch: int) -> None:
         """Raise LeaseLostError unless an epoch of the lease is the highest."""
-        assert_highest(self._lease_folder, self.stream, epoch)
+        assert_highest(self._files.below(_LEASE), self.stream, epoch)
 
     def take_operation_lease(self, run_id: str) -> Lease:
         """Take the lease of the operations that compute beside the stream: there is one at a time.
@@ -270,39 +273,16 @@ class StreamRecords:
             LeaseHeldError: Another process carries one out.
             ConfigurationError: The lake cannot be written.
         """
-        return take(self._operation_lease_folder, self.stream, run_id)
+        return take(self._files.below(_OPERATION_LEASE), self.stream, run_id)
 
     def operation_holder(self) -> Holder | None:
         """Return who carries out an operation beside the stream; None when nobody does."""
-        return holder_of(self._operation_lease_folder)
+        return holder_of(self._files.below(_OPERATION_LEASE))
 
     @property
-    def _lease_folder(self) -> Path:
-        return self.control / "lease"
+    def _files(self) -> Store:
+        return self.lake.records(self.stream)
 
-    @property
-    def _operation_lease_folder(self) -> Path:
-        return self.control / "operation-lease"
 
-    def _ended_path(self, operation_id: str) -> Path:
-        return self.control / "operations" / f"{operation_id}.json"
-
-    @property
-    def _manifest_path(self) -> Path:
-        return self.control / "manifest.json"
-
-    @property
-    def _checked_path(self) -> Path:
-        return self.control / "checks.json"
-
-    @property
-    def _operation_path(self) -> Path:
-        return self.control / "operation.json"
-
-    @property
-    def _counts_folder(self) -> Path:
-        return self.control / "counts"
-
-    @property
-    def _pins_path(self) -> Path:
-        return self.control / "pins.json"
+def _ended(operation_id: str) -> str:
+    return f"{_ENDED}/{operation_id}.json"

@@ -63,6 +63,14 @@ class Lake:
         """Return the folder in which the operations of a stream compute what they publish."""
         return self.root / "staging" / name.pipeline / name.stream
 
+    def records(self, name: StreamName) -> Store:
+        """Return the files of a stream's records, which are its control files."""
+        return self.store.below(f"control/{name.pipeline}/{name.stream}")
+
+    def ledger_files(self, name: StreamName) -> Store:
+        """Return the files of a stream's ledger."""
+        return self.store.below(f"ledger/pipeline={name.pipeline}/stream={name.stream}")
+
     def ledger(self, name: StreamName) -> Path:
         """Return the folder of a stream's ledger: a Hive-style partition that any engine reads as a table."""
         return self.root / "ledger" / f"pipeline={name.pipeline}" / f"stream={name.stream}"

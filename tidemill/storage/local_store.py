@@ -138,6 +138,10 @@ class LocalStore:
         with suppress(FileNotFoundError):  # nothing was renamed where both are the same file already
             os.unlink(unfinished)
 
+    def below(self, prefix: str) -> "LocalStore":
+        """Return the store of the files below a folder."""
+        return LocalStore(self.root / checked_key(prefix))
+
     def uri(self, key: str = "") -> str:
         """Return the path of a file or folder."""
         return self._path(key) if key else os.fspath(self.root)

@@ -21,14 +21,16 @@ class MemoryStore:
 
     Attributes:
         name: What identifies the store in this process.
+        root: What the keys of its files begin with.
     """
 
     name: str = field(default_factory=lambda: uuid4().hex)
+    root: str = ""
 
     def read(self, key: str) -> bytes:
         """Return the content of a file."""
         try:
-            return self._files[checked_key(key)][0]
+            return self._files[self._key(key)][0]
         except KeyError:
             raise FileNotFoundError(self.uri(key)) from None
 
@@ -39,21 +41,21 @@ class MemoryStore:
     def create(self, key: str, data: bytes) -> str:
         """Create a file."""
         with _WRITING:
-            if checked_key(key) in self._files:
+            if self._key(key) in self._files:
                 raise FileExistsError(self.uri(key))
             return self._put(key, data)
 
     def replace(self, key: str, data: bytes, *, unchanged: str | None = None) -> str:
         """Replace a file."""
         with _WRITING:
-            if unchanged is not None and self._files.get(key, (b"", 0.0, None))[2] != unchanged:
+            if unchanged is not None and self._files.get(self._key(key), (b"", 0.0, None))[2] != unchanged:
                 raise ChangedError(f"{self.uri(key)} was replaced or removed by another process")
-            return self._put(checked_key(key), data)
+            return self._put(key, data)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete files."""
         for key in keys:
-            self._files.pop(checked_key(key), None)
+            self._files.pop(self._key(key), None)
 
     def list(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
         """Return the files and folders directly in a folder."""
@@ -72,10 +74,10 @@ class MemoryStore:
 
     def walk(self, prefix: str = "") -> Sequence[Entry]:
         """Return all files below a folder."""
-        below = f"{checked_key(prefix)}/" if prefix else ""
+        below = f"{self._key(prefix)}/" if prefix else self.root
         return sorted(
-            Entry(key, len(data), modified)
-            for key, (data, modified, _) in list(self._files.items())
+            Entry(key.removeprefix(self.root), len(data), modified)
+            for key, (data, modified, _) in [*self._files.items()]
             if key.startswith(below)
         )
 
@@ -83,9 +85,13 @@ class MemoryStore:
         """Copy a file."""
         self.replace(to, self.read(source))
 
+    def below(self, prefix: str) -> "MemoryStore":
+        """Return the store of the files below a folder."""
+        return MemoryStore(self.name, f"{self._key(prefix)}/")
+
     def uri(self, key: str = "") -> str:
         """Return the address of a file or folder, which only this process knows."""
-        return f"memory://{self.name}" + (f"/{checked_key(key)}" if key else "")
+        return f"memory://{self.name}/{self._key(key) if key else self.root}".rstrip("/")
 
     def delta_options(self) -> Mapping[str, str]:
         """Return no options."""
@@ -95,7 +101,10 @@ class MemoryStore:
     def _files(self) -> dict[str, tuple[bytes, float, str]]:
         return _FILES.setdefault(self.name, {})
 
+    def _key(self, key: str) -> str:
+        return self.root + checked_key(key)
+
     def _put(self, key: str, data: bytes) -> str:
         version = str(next(_VERSIONS))
-        self._files[key] = (data, time(), version)
+        self._files[self._key(key)] = (data, time(), version)
         return version

@@ -109,6 +109,10 @@ class Store(Protocol):
         """
         ...
 
+    def below(self, prefix: str) -> "Store":
+        """Return the store of the files below a folder."""
+        ...
+
     def uri(self, key: str = "") -> str:
         """Return the address of a file or folder as Spark and delta-rs take it; of the root without a key."""
         ...

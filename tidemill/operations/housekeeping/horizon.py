@@ -157,9 +157,9 @@ def _parsed(offsets: Mapping[str, Any]) -> Iterator[SourceOffset]:
 
 def _recent_lines(records: StreamRecords, since: datetime) -> "Iterator[BatchRecord]":
     """Yield the lines of the batches that began after a moment; older files of the ledger are not opened."""
-    for path in records.ledger.folder.glob("*.jsonl"):
-        if path.stat().st_mtime >= since.timestamp():
-            for line in records.ledger.lines(path.stem):
+    for run_id, written in records.ledger.runs().items():
+        if written >= since.timestamp():
+            for line in records.ledger.lines(run_id):
                 if line.started_at and datetime.fromisoformat(line.started_at) >= since:
                     yield line
 

@@ -233,10 +233,7 @@ class _Rebuilding(Staging):
                 replace_table(spark, sink, self.staged, self.records, commit)
 
     def _take_ledger(self) -> None:
-        folder = self.records.ledger.folder
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in self.staged.ledger.folder.glob("*.jsonl"):
-            shutil.copy2(path, folder / path.name)
+        self.records.ledger.copy_from(self.staged.ledger)
 
     def _switch(self) -> None:
         manifest, staged = self.records.manifest(), self.staged.manifest()
