@@ -50,6 +50,7 @@ lint: $(READY) ## run ruff, mypy, the import contracts and the list of banned wo
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/words.py
+	$(BIN)/python .ci/local_files.py
 
 format: $(READY) ## format the code and let ruff fix what it can
 	$(BIN)/ruff check --fix

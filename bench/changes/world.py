@@ -295,7 +295,7 @@ class World:
         folders = {
             "checkpoint": self.lake.checkpoint(name, 1).parent,
             "control": self.lake.control(name),
-            "ledger": self.lake.ledger(name),
+            "ledger": Path(self.lake.ledger(name).uri()),
         }
         tables = Path(self.lake.table(name).uri).parent
         return {

@@ -83,7 +83,7 @@ class CheckLake:
         return StreamRecords(self.lake, stream.name)
 
     def ledger_lines(self, stream) -> list[Path]:
-        return sorted(self.lake.ledger(stream.name).glob("*.jsonl"))
+        return sorted(Path(self.lake.ledger(stream.name).uri()).glob("*.jsonl"))
 
     def check(self, stream, *names, now=None, checks=None, result=None):
         """Evaluate checks; one result where one is named."""

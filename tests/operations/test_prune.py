@@ -52,7 +52,7 @@ def lake(tmp_path):
         written(records.checkpoint(number) / "metadata")
         written(Path(lake.table(accounts.name, f"generation_{number}").uri) / "part.parquet")
     for name, age in (("old", MONTH + timedelta(days=1)), ("new", timedelta(days=1))):
-        written(lake.staging(accounts.name) / name / "part.parquet", age)
+        written(lake.root / lake.staging(accounts.name) / name / "part.parquet", age)
         written(records.control / "repairs" / name / "offsets" / "1", age)
         written(records.control / "repairs" / f"1-offsets-{name}", age)
     return lake
@@ -118,7 +118,7 @@ def test_an_operation_that_was_given_up_is_removed_with_what_it_has_computed(lak
     for publishing in (True, False):
         records.write_operation(replace(given_up, began_at=began, publishing=publishing))
         assert [
-            leftover.path.name
+            Path(leftover.path).name
             for leftover in pruned(lake, dry_run=True).leftovers
             if leftover.kind == "staging"
         ] == ([] if publishing else ["old"])

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -101,7 +102,7 @@ def test_the_checks_of_a_topic_count_its_offsets_and_forecast_its_retention(scra
     (scratch.lake.control(orders.name) / "checks.json").unlink()
     (path,) = (
         file
-        for file in scratch.lake.ledger(orders.name).glob("*.jsonl")
+        for file in Path(scratch.lake.ledger(orders.name).uri()).glob("*.jsonl")
         if '"batch_id": 1' in file.read_text()
     )
     line = json.loads(path.read_text())

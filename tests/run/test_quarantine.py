@@ -149,7 +149,7 @@ def test_a_replay_that_ended_at_any_step_is_finished_as_it_was_decided(refused, 
         # Rules that have changed again do not matter any more.
         replay_quarantine(shop(-99)["orders"], refused.target, refused.engine)
         assert contents(refused) == expected(-5)
-    assert not list(refused.lake.staging(orders.name).iterdir())
+    assert not refused.lake.store.walk(refused.lake.staging(orders.name))
     assert exactly_once(refused, orders).passed
 
 

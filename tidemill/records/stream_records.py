@@ -183,7 +183,7 @@ class StreamRecords:
     @property
     def ledger(self) -> Ledger:
         """The stream's ledger."""
-        return Ledger(self.lake.ledger_files(self.stream), self.stream)
+        return Ledger(self.lake.ledger(self.stream), self.stream)
 
     def pins(self) -> Pins | None:
         """Return the pinned versions of the last run; None where there are none."""

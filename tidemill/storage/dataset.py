@@ -11,7 +11,7 @@ def dataset_of(table: "DeltaTable") -> Any:
 
     By default delta-rs lets Arrow read through a file system in Python. Arrow reads ahead in threads of C++, and one
     that enters Python while the interpreter shuts down ends the process with "terminate called without an active
-    exception", or leaves it waiting for ever. Arrow's own file system never enters Python.
+    exception", or leaves it waiting forever. Arrow's own file system never enters Python.
 
     Args:
         table: A table on a local file system.

@@ -51,29 +51,29 @@ class Lake:
         """Return the Delta table that holds a stream's quarantined records."""
         return self.table(name, "quarantine")
 
+    def checkpoints(self, name: StreamName) -> str:
+        """Return the key of the folder with the checkpoints of a stream, one per generation."""
+        return f"checkpoints/{name.pipeline}/{name.stream}"
+
     def checkpoint(self, name: StreamName, generation: int) -> Path:
         """Return the checkpoint folder of one generation."""
-        return self.root / "checkpoints" / name.pipeline / name.stream / str(generation)
+        return Path(self.store.uri(f"{self.checkpoints(name)}/{generation}"))
 
     def control(self, name: StreamName) -> Path:
         """Return the folder of a stream's control files."""
-        return self.root / "control" / name.pipeline / name.stream
+        return Path(self.records(name).uri())
 
-    def staging(self, name: StreamName) -> Path:
-        """Return the folder in which the operations of a stream compute what they publish."""
-        return self.root / "staging" / name.pipeline / name.stream
+    def staging(self, name: StreamName) -> str:
+        """Return the key of the folder in which the operations of a stream compute what they publish."""
+        return f"staging/{name.pipeline}/{name.stream}"
 
     def records(self, name: StreamName) -> Store:
         """Return the files of a stream's records, which are its control files."""
         return self.store.below(f"control/{name.pipeline}/{name.stream}")
 
-    def ledger_files(self, name: StreamName) -> Store:
-        """Return the files of a stream's ledger."""
+    def ledger(self, name: StreamName) -> Store:
+        """Return the files of a stream's ledger: a Hive-style partition that any engine reads as a table."""
         return self.store.below(f"ledger/pipeline={name.pipeline}/stream={name.stream}")
-
-    def ledger(self, name: StreamName) -> Path:
-        """Return the folder of a stream's ledger: a Hive-style partition that any engine reads as a table."""
-        return self.root / "ledger" / f"pipeline={name.pipeline}" / f"stream={name.stream}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ class StagingLake(Lake):
 
     Attributes:
         store: The files of the staging folder.
-        checkpoints: The files of the lake that has its checkpoints: state may keep the path of its checkpoint, so one
-            that will be continued is written where it stays.
+        of_checkpoints: The files of the lake that has its checkpoints: state may keep the path of its checkpoint, so
+            one that will be continued is written where it stays.
     """
 
-    checkpoints: Store
+    of_checkpoints: Store
 
     def checkpoint(self, name: StreamName, generation: int) -> Path:
         """Return the checkpoint folder of one generation."""
-        return Lake(self.checkpoints).checkpoint(name, generation)
+        return Lake(self.of_checkpoints).checkpoint(name, generation)

@@ -131,3 +131,8 @@ def checked_key(key: str) -> str:
     if any(name in {"", ".", ".."} or "\0" in name for name in key.split("/")):
         raise ValueError(f"{key!r} is not a key: it must consist of names with '/' between them")
     return key
+
+
+def delete_folder(store: Store, folder: str) -> None:
+    """Delete all files below a folder."""
+    store.delete(entry.key for entry in store.walk(folder))

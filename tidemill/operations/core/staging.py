@@ -1,7 +1,6 @@
 """A stream that is computed beside its live tables, and published in one commit per table."""
 
 import json
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.decide.decision import decide
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.stream_run import StreamRun
+from tidemill.storage.store import delete_folder
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ class Staging(ABC):
 
     def remove(self) -> None:
         """Remove the staging folder."""
-        shutil.rmtree(self.staged.lake.root, ignore_errors=True)
+        lake, stream = self.records.lake, self.records.stream
+        delete_folder(lake.store, f"{lake.staging(stream)}/{self.operation.id}")
 
 
 def check_has_rows(stream: "Stream") -> None:

@@ -13,7 +13,6 @@ from tidemill.run.decide.waiting import wait_until_free
 from tidemill.run.pause_points import pause_point
 from tidemill.run.spark.engine import record_jvm, session_of
 from tidemill.storage.lake import StagingLake
-from tidemill.storage.local_store import LocalStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +109,7 @@ def staging_records(
         operation: The operation.
         own_checkpoint: Whether its checkpoint is in the staging folder, because no run continues it.
     """
-    staging = LocalStore(records.lake.staging(records.stream) / operation.id)
+    staging = records.lake.store.below(f"{records.lake.staging(records.stream)}/{operation.id}")
     checkpoints = staging if own_checkpoint else records.lake.store
     return StreamRecords(StagingLake(staging, checkpoints), records.stream)
 

@@ -195,7 +195,8 @@ class _Planning:
             raise self._missing(
                 "its state has the paths of its own checkpoint (transformWithState), and cannot be copied"
             )
-        trial = self.snapshot.records.lake.staging(self.stream.name) / f"trial-{uuid4().hex[:8]}"
+        lake = self.snapshot.records.lake
+        trial = Path(lake.store.uri(f"{lake.staging(self.stream.name)}/trial-{uuid4().hex[:8]}"))
         writer = CheckpointWriter(trial)
         try:
             writer.copy_until(checkpoint, batch, str(uuid4()), _logs(checkpoint, batch))

@@ -81,9 +81,13 @@ def positions(lake: "Lake", since: datetime) -> list[Position]:
 def streams_in(lake: "Lake") -> list[StreamName]:
     """Return the streams that have a manifest in a lake."""
     names = []
-    for path in sorted((lake.root / "control").glob("*/*/manifest.json")):
+    for folder in (
+        stream for pipeline in lake.store.list("control") for stream in lake.store.list(pipeline.key)
+    ):
+        if "manifest.json" not in lake.store.names(folder.key):
+            continue
         try:
-            names.append(StreamName.parse(f"{path.parent.parent.name}/{path.parent.name}"))
+            names.append(StreamName.parse(folder.key.removeprefix("control/")))
         except DefinitionError:  # a folder that is not Tidemill's
             continue
     return names

@@ -11,12 +11,10 @@
 The active generation is never touched.
 """
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.checkpoint.write import COPIES
@@ -27,6 +25,7 @@ from tidemill.operations.housekeeping.tombstones import condition_of, count_of, 
 from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.preconditions import check_records
+from tidemill.storage.store import Entry
 from tidemill.text.durations import flag_duration
 from tidemill.text.plurals import pluralize
 from tidemill.text.report import Column, Report, megabytes, rows_of
@@ -55,7 +54,8 @@ class Leftover:
 
     Attributes:
         kind: What it is.
-        path: Its file or folder; of tombstones their table.
+        path: The address of its file or folder; of tombstones that of their table.
+        keys: The keys of its files; none of tombstones.
         what: A description, for people.
         bytes: Its size; 0 for tombstones, whose table becomes smaller with its next maintenance.
         rows: The number of tombstones; None for files.
@@ -63,8 +63,9 @@ class Leftover:
     """
 
     kind: Kind
-    path: Path
+    path: str
     what: str
+    keys: tuple[str, ...] = ()
     bytes: int = 0
     rows: int | None = None
     sink: str | None = None
@@ -169,11 +170,14 @@ class _Pruning:
 
     def leftovers(self, manifest: "Manifest") -> Iterator[Leftover]:
         """Yield what can be removed."""
+        lake = self.records.lake
         yield from self._generations(manifest)
         if self._operation() is None:
             yield from self._never_begun(manifest)
-            yield from self._old("staging", self.records.lake.staging(self.stream.name), "computed by")
-        yield from self._old("copies", self.records.control / COPIES, "replaced by")
+            yield from self._old("staging", lake.staging(self.stream.name), "computed by")
+        yield from self._old(
+            "copies", f"control/{self.stream.name.pipeline}/{self.stream.name.stream}/{COPIES}", "replaced by"
+        )
         yield from self._tombstones()
 
     def remove(self, leftovers: tuple[Leftover, ...], lease: "Lease") -> None:
@@ -182,10 +186,7 @@ class _Pruning:
             self.records.drop_operation()
         for leftover in leftovers:
             lease.check()
-            if leftover.path.is_dir() and leftover.sink is None:
-                shutil.rmtree(leftover.path)
-            elif leftover.sink is None:
-                leftover.path.unlink(missing_ok=True)
+            self.records.lake.store.delete(leftover.keys)
         sinks = [leftover.sink for leftover in leftovers if leftover.sink is not None]
         operation = unfinished(self.records, KIND, {})
         if operation is None and sinks:
@@ -216,29 +217,50 @@ class _Pruning:
         return None if is_old and self.records.operation_holder() is None else operation
 
     def _never_begun(self, manifest: "Manifest") -> Iterator[Leftover]:
-        checkpoints = self.records.checkpoint(manifest.active.number).parent
-        for path in sorted(checkpoints.iterdir()) if checkpoints.is_dir() else ():
-            number = int(path.name) if path.name.isdigit() else 0
-            if number > manifest.active.number and _newest(path) < self.before.timestamp():
-                what = f"generation {number}, which never began"
-                yield Leftover(kind="checkpoint", path=path, what=what, bytes=_bytes(path))
+        lake = self.records.lake
+        for entry in lake.store.list(lake.checkpoints(self.stream.name)):
+            number = int(entry.name) if entry.name.isdigit() else 0
+            if number > manifest.active.number:
+                yield from self._if_old("checkpoint", entry, f"generation {number}, which never began")
 
     def _generations(self, manifest: "Manifest") -> Iterator[Leftover]:
+        lake, main = self.records.lake, self.records.table()
+        checkpoints = lake.store.list(lake.checkpoints(self.stream.name))
+        tables = lake.store.list(main.key.rpartition("/")[0])
         for ended, following in zip(manifest.generations, manifest.generations[1:], strict=False):
             if datetime.fromisoformat(following.began_at) >= self.before:
                 continue
             what = f"generation {ended.number}, which ended at {following.began_at} ({following.why})"
-            checkpoint = self.records.checkpoint(ended.number)
-            if checkpoint.exists():
-                yield Leftover(kind="checkpoint", path=checkpoint, what=what, bytes=_bytes(checkpoint))
-            main = Path(self.records.table().uri)
-            for path in sorted(main.parent.glob(f"{main.name}__*generation_{ended.number}")):
-                yield Leftover(kind="table", path=path, what=what, bytes=_bytes(path))
+            for entry in checkpoints:
+                if entry.name == str(ended.number):
+                    yield self._leftover("checkpoint", entry, what)
+            for entry in tables:
+                if entry.name.startswith(f"{main.name}__") and entry.name.endswith(
+                    f"generation_{ended.number}"
+                ):
+                    yield self._leftover("table", entry, what)
 
-    def _old(self, kind: Kind, folder: Path, by: str) -> Iterator[Leftover]:
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if _newest(path) < self.before.timestamp():
-                yield Leftover(kind=kind, path=path, what=f"{by} {path.name}", bytes=_bytes(path))
+    def _old(self, kind: Kind, folder: str, by: str) -> Iterator[Leftover]:
+        for entry in self.records.lake.store.list(folder):
+            yield from self._if_old(kind, entry, f"{by} {entry.name}")
+
+    def _if_old(self, kind: Kind, entry: Entry, what: str) -> Iterator[Leftover]:
+        newest = max((file.modified for file in self._files(entry)), default=None)
+        if newest is not None and newest < self.before.timestamp():
+            yield self._leftover(kind, entry, what)
+
+    def _leftover(self, kind: Kind, entry: Entry, what: str) -> Leftover:
+        files = self._files(entry)
+        return Leftover(
+            kind=kind,
+            path=self.records.lake.store.uri(entry.key),
+            what=what,
+            keys=tuple(file.key for file in files),
+            bytes=sum(file.size for file in files),
+        )
+
+    def _files(self, entry: Entry) -> "Sequence[Entry]":
+        return self.records.lake.store.walk(entry.key) if entry.is_folder else (entry,)
 
     def _tombstones(self) -> Iterator[Leftover]:
         for sink in self._merges():
@@ -248,20 +270,7 @@ class _Pruning:
             rows = 0 if table is None or condition is None else count_of(table, condition)
             if rows:
                 what = f"{pluralize(rows, 'tombstone')} of deletes before {self.before.isoformat(timespec='seconds')}"
-                yield Leftover(kind="tombstones", path=Path(path.uri), what=what, rows=rows, sink=sink.name)
-
-
-def _files(path: Path) -> Iterator[Path]:
-    yield from (file for file in path.rglob("*") if file.is_file()) if path.is_dir() else (path,)
-
-
-def _bytes(path: Path) -> int:
-    return sum(file.stat().st_size for file in _files(path))
-
-
-def _newest(path: Path) -> float:
-    """Return when the newest file was written, seconds since the epoch."""
-    return max((file.stat().st_mtime for file in _files(path)), default=path.stat().st_mtime)
+                yield Leftover(kind="tombstones", path=path.uri, what=what, rows=rows, sink=sink.name)
 
 
 _COLUMNS = (
@@ -281,7 +290,7 @@ def _item(pruning: Pruning) -> dict[str, Any]:
         "leftovers": [
             {
                 "kind": leftover.kind,
-                "path": str(leftover.path),
+                "path": leftover.path,
                 "what": leftover.what,
                 "bytes": leftover.bytes,
                 "rows": leftover.rows,

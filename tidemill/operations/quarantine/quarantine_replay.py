@@ -10,12 +10,10 @@ Only records of committed batches are validated: a batch that must be repeated r
 """
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemill.connectors.connector import SourceContext
@@ -37,6 +35,7 @@ from tidemill.run.execute import query
 from tidemill.run.pause_points import pause_point
 from tidemill.run.spark.engine import record_jvm, session_of
 from tidemill.run.spark.error_translation import translated
+from tidemill.storage.store import delete_folder
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK
 
@@ -210,13 +209,15 @@ class _Replaying:
             effects=effects,
         )
 
-    def _staging(self, operation: Operation) -> Path:
-        return self.target.lake.staging(self.stream.name) / operation.id
+    def _staging(self, operation: Operation) -> str:
+        return f"{self.target.lake.staging(self.stream.name)}/{operation.id}"
 
     def _clean(self) -> None:
         """Remove what replays that were killed before they changed a table have left behind."""
-        for folder in self.target.lake.staging(self.stream.name).glob(f"{KIND}-*"):
-            shutil.rmtree(folder)
+        lake = self.target.lake
+        for entry in lake.store.list(lake.staging(self.stream.name)):
+            if entry.name.startswith(f"{KIND}-"):
+                delete_folder(lake.store, entry.key)
 
     def _steps(self, operation: Operation) -> tuple[Step, ...]:
         steps = []
@@ -224,7 +225,9 @@ class _Replaying:
             name = "table" if sink == MAIN_SINK else f"table-{sink}"
             steps.append(Step(name, partial(self._write, operation, sink)))
         steps.append(Step(QUARANTINE, partial(self._keep_refused, operation)))
-        steps.append(Step("staging", partial(shutil.rmtree, self._staging(operation), ignore_errors=True)))
+        steps.append(
+            Step("staging", partial(delete_folder, self.target.lake.store, self._staging(operation)))
+        )
         return tuple(steps)
 
     def _staged(self, operation: Operation, table: str) -> "DataFrame":
@@ -239,7 +242,7 @@ class _Replaying:
         return staged.read(self._spark)
 
     def _staged_table(self, operation: Operation, name: str) -> TableRef:
-        return TableRef.at(self._staging(operation) / name)
+        return TableRef(self.target.lake.store, f"{self._staging(operation)}/{name}")
 
     def _write(self, operation: Operation, name: str) -> None:
         """Write the rows of the records that passed into one sink; Delta skips it where a table has them."""

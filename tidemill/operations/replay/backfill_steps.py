@@ -118,7 +118,6 @@ class Backfilling(Staging):
                 for name, source in self.stream.sources.items()
                 if source.streaming
             }
-            staged.control.mkdir(parents=True, exist_ok=True)
             generation = Generation(number=number, began_at=began, why=KIND, sources=starts)
             staged.write_manifest(Manifest(generations=(generation,)))
         query_id = self.operation.decided["query_id"]

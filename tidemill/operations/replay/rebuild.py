@@ -10,7 +10,6 @@ publication, each of which can be repeated:
 - `staging`: the staging folder is removed.
 """
 
-import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ from tidemill.records.operation import Operation
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.execute.progress import Live
+from tidemill.storage.store import delete_folder
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -202,9 +202,9 @@ class _Rebuilding(Staging):
             return
         number = self.operation.decided["generation"]
         # What an operation that was given up has left there.
-        shutil.rmtree(self.records.checkpoint(number), ignore_errors=True)
+        lake = self.records.lake
+        delete_folder(lake.store, f"{lake.checkpoints(self.stream.name)}/{number}")
         began = datetime.now(UTC).isoformat(timespec="seconds")
-        staged.control.mkdir(parents=True, exist_ok=True)
         staged.write_manifest(Manifest(generations=(Generation(number=number, began_at=began, why=KIND),)))
 
     def _keep_old(self) -> None:
