@@ -69,6 +69,7 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
             Entry("KafkaSource", ("with_watermark",)),
             Entry("FileSource", ("with_watermark",)),
             Entry("DeltaSource", ("with_watermark", "static")),
+            Entry("RateSource", ("with_watermark",)),
         ),
     },
     "Sinks": {

@@ -8,6 +8,7 @@ from tidemill.connectors.formats.csv import Csv
 from tidemill.connectors.formats.json import Json
 from tidemill.connectors.formats.raw import Raw
 from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.rate.source import RateSource
 from tidemill.definitions.backfill_by import BackfillBy
 from tidemill.definitions.bounds import Checks, StateBounds
 from tidemill.definitions.expectations import Expect
@@ -38,6 +39,7 @@ __all__ = [
     "KafkaSource",
     "Pipeline",
     "QueryOptions",
+    "RateSource",
     "Raw",
     "RunWhen",
     "StateBounds",

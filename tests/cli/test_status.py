@@ -48,6 +48,7 @@ def test_a_stream_that_has_never_run(shop):
         "generation": None,
         "state_rows": None,
         "warnings": [],
+        "polls": [],
     }
 
 
@@ -68,6 +69,7 @@ def test_an_idle_stream(shop):
         "generation": 1,
         "state_rows": 7,
         "warnings": [],
+        "polls": [],
     }
 
 

@@ -27,7 +27,7 @@ NAME = "backlog"
 def backlog(context: "CheckContext") -> CheckResult:
     """Return whether the stream keeps up with its sources and with their retention."""
     try:
-        # A source that cannot be counted may always have data: only its polls tell.
+        # A source that cannot be counted may always have data, which only a run finds.
         waiting = {name: part for name, part in context.plan.backlog.items() if part.is_known}
         expiry = _first_expiry(context)
     except CheckpointError:

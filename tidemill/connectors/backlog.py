@@ -48,7 +48,7 @@ class Backlog:
 
     @property
     def is_known(self) -> bool:
-        """Whether the source can tell how much waits."""
+        """Whether it is known how much waits."""
         return self.unit != "unknown"
 
     def __str__(self) -> str:

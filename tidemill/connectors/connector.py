@@ -154,7 +154,7 @@ class Connector(ABC, Generic[AnySource]):
             DataLossError: It no longer has the data that comes next.
         """
         del reading
-        return Backlog(1, "unknown", f"{source.describe()} cannot be counted without Spark")
+        return Backlog(1, "unknown", f"{source.describe()} has no backlog without Spark")
 
     def missing_from_batch(
         self, source: AnySource, reading: Reading, planned: SourceOffset, now: Binding | None
@@ -165,7 +165,7 @@ class Connector(ABC, Generic[AnySource]):
             source: The source.
             reading: How far it was read before the batch.
             planned: The position up to which the batch reads.
-            now: The binding of this run; that of the record may be of another place.
+            now: The binding of this run; that of the record may be an earlier one.
         """
         del source, reading, planned, now
         return ()

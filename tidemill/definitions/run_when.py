@@ -66,6 +66,8 @@ class RunWhen:
         bytes: Unread bytes of files and of tables.
         oldest: Age of the oldest unread data.
         quiet: Time since data arrived last: a run waits for the end of an upload.
+        poll_every: How often a run looks for data in a source whose backlog cannot be counted without Spark; such a
+            source starts no other run.
         at_most_every: The shortest time between the end of a run and the start of the next.
         cron: A schedule, `"0 6 * * *"`, instead of conditions: unread data waits for its next tick.
     """
@@ -75,6 +77,7 @@ class RunWhen:
     bytes: int | None = None
     oldest: str | timedelta | None = None
     quiet: str | timedelta | None = None
+    poll_every: str | timedelta = "10 minutes"
     at_most_every: str | timedelta = "1 minute"
     cron: str | None = None
 
@@ -83,7 +86,7 @@ class RunWhen:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise DefinitionError(f"run_when: {name} is {value!r}: give a number from 1.")
-        for name in ("oldest", "quiet", "at_most_every"):
+        for name in ("oldest", "quiet", "poll_every", "at_most_every"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, parse_duration(value, what=f"run_when: {name}"))
@@ -122,6 +125,15 @@ class RunWhen:
         if last_ended_at is None:
             return timedelta(0)
         return max(timedelta(0), last_ended_at + self.at_most_every - now)
+
+    def next_poll(self, last_ended_at: datetime | None) -> datetime | None:
+        """Return when a run looks for data that cannot be counted; None where the schedule says it, or at once.
+
+        Args:
+            last_ended_at: When the last run ended; None before the first.
+        """
+        assert isinstance(self.poll_every, timedelta)  # noqa: S101 - __post_init__ made it one
+        return None if last_ended_at is None or self.cron is not None else last_ended_at + self.poll_every
 
     def _compared(self, amount: Amount, now: datetime) -> list[tuple[bool, str]]:
         """Return whether each condition that can be measured is reached, and how far it is."""

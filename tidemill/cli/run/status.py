@@ -36,7 +36,8 @@ def _waiting(row: Row) -> str:
     if row["backlog"] is None:
         return "?"
     counts = {unit: row["backlog"][f"{unit}s"] for unit in _UNITS}
-    return ", ".join(pluralize(count, unit) for unit, count in counts.items() if count)
+    parts = [pluralize(count, unit) for unit, count in counts.items() if count]
+    return ", ".join([*parts, *(["not counted"] if row["polls"] else [])])
 
 
 def _batch(row: Row) -> str:
@@ -86,7 +87,7 @@ def _item(status: "Status") -> dict[str, Any]:
     """Return one stream as JSON.
 
     `backlog` counts the unread files, messages and table versions of all sources that trigger the stream; it is
-    null where a source could not be read.
+    null where a source could not be read. `polls` has a sentence per source that cannot be counted.
     """
     return {
         "stream": status.stream,
@@ -100,6 +101,7 @@ def _item(status: "Status") -> dict[str, Any]:
         "generation": status.generation,
         "state_rows": status.state_rows,
         "warnings": list(status.warnings),
+        "polls": list(status.polls),
     }
 
 
@@ -108,7 +110,8 @@ def _backlog(status: "Status") -> dict[str, Any] | None:
         return None
     counts = {f"{unit}s": 0 for unit in _UNITS}
     for backlog in status.backlog.values():
-        counts[backlog.unit] += backlog.count
+        if backlog.is_known:
+            counts[f"{backlog.unit}"] += backlog.count
     amount = status.waiting
     oldest = None if amount is None else amount.oldest_at
     return {
@@ -134,3 +137,5 @@ def _print_problems(statuses: "Sequence[Status]") -> None:
             print_problem(f"{status.stream}: {reasons}")
         for warning in status.warnings:
             print_note(f"{status.stream}: warning: {warning}")
+        for poll in status.polls:
+            print_note(f"{status.stream}: {poll}")

@@ -5,10 +5,9 @@ a backfill has written rows of an earlier time, the versions one by one are not 
 read, as of the version up to which the stream has read.
 """
 
-import json
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.delta.position import DeltaPosition
+from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.span import Period, SourceSpan
 from tidemill.definitions.source import StreamTable
@@ -58,15 +57,12 @@ def table_span(
     because = _rewritten(table, [commit for commit in commits if commit.version >= begin])
     if because is not None:
         return SourceSpan(reads=f"all of {name}, because {because}")
-    fields = json.loads(offset.raw)
-    if end <= newest:
-        fields |= {"reservoirVersion": end, "index": -1, "isStartingVersion": False}
     versions_read = f"versions {begin} to {end - 1}" if end - begin > 1 else f"version {begin}"
     return SourceSpan(
         reads=f"{versions_read if chosen else 'no version'} of {name}",
         is_empty=not chosen,
         first_version=begin,
-        end=json.dumps(fields, separators=(",", ":")),
+        end=at_version(offset.raw, end) if end <= newest else offset.raw,
     )
 
 

@@ -1,5 +1,6 @@
 """The position in topics, as Spark's Kafka source writes it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -63,6 +64,14 @@ class TopicPosition(Position):
         del full
         if name == "0":
             parse_object(path, initial_offset(folder, path))
+
+
+def offsets_json(offsets: Mapping[tuple[str, int], int]) -> str:
+    """Return offsets as Spark writes them."""
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, number), at in sorted(offsets.items()):
+        by_topic.setdefault(topic, {})[str(number)] = at
+    return json.dumps(by_topic, separators=(",", ":"))
 
 
 def _is_topic(value: Any) -> bool:

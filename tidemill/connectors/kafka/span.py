@@ -1,12 +1,11 @@
 """The messages of topics that are read again: by their timestamps, which the broker looks up."""
 
-import json
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.connector import Reading
 from tidemill.connectors.kafka.backlog import initial_offsets, offsets_now
 from tidemill.connectors.kafka.client import client_of
-from tidemill.connectors.kafka.position import TopicPosition
+from tidemill.connectors.kafka.position import TopicPosition, offsets_json
 from tidemill.connectors.kafka.source import KafkaSource
 from tidemill.connectors.span import Offsets, Period, SourceSpan
 from tidemill.text.plurals import pluralize
@@ -117,14 +116,6 @@ def removed_messages(source: KafkaSource, reading: Reading) -> tuple[str, ...]:
         for (topic, number), first in firsts.items()
         if first > 0
     )
-
-
-def offsets_json(offsets: Offsets) -> str:
-    """Return offsets as Spark writes them."""
-    by_topic: dict[str, dict[str, int]] = {}
-    for (topic, number), at in sorted(offsets.items()):
-        by_topic.setdefault(topic, {})[str(number)] = at
-    return json.dumps(by_topic, separators=(",", ":"))
 
 
 def _described(begins: Offsets, ends: Offsets) -> str:

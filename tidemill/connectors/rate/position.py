@@ -13,7 +13,7 @@ from tidemill.checkpoint.verify.logs import RESTORE
 
 @dataclass(frozen=True, slots=True)
 class RowPosition(Position):
-    """The number of rows that a source has given out.
+    """The number of rows that a source has emitted.
 
     Attributes:
         rows: The number.

@@ -23,5 +23,5 @@ class RateSource(Source):
         positive(self.advance_ms, what="RateSource: advance_ms")
 
     def describe(self) -> str:
-        """Return how many rows a batch has."""
+        """Return the number of rows per batch."""
         return f"{self.rows_per_batch} generated rows per batch"

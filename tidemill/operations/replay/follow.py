@@ -1,10 +1,10 @@
 """A reader follows the backfills of the tables that it reads, before its own range is computed."""
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.delta.position import DeltaPosition
+from tidemill.checkpoint import SourceOffset
+from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.operations.edits.accept import accept_version
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.execute.pipeline_run import PipelineRun
@@ -14,7 +14,7 @@ from tidemill.storage.commit_metadata import commit_metadata
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidemill.checkpoint import OffsetEntry, SourceOffset
+    from tidemill.checkpoint import OffsetEntry
     from tidemill.connectors.source_record import SourceRecord
     from tidemill.definitions.stream import Stream
     from tidemill.run.spark.engine import Engine
@@ -83,10 +83,10 @@ def past_accepted_commits(
             version += 1
             if is_accepted:
                 ends[name] = version
-    moved = (_moved(source, end) if (end := ends.get(source.key)) else source for source in entry.sources)
+    moved = (
+        SourceOffset.parse("", source.name, source.index, at_version(source.raw or "", end))
+        if (end := ends.get(source.key))
+        else source
+        for source in entry.sources
+    )
     return replace(entry, sources=tuple(moved))
-
-
-def _moved(offset: "SourceOffset", version: int) -> "SourceOffset":
-    value = offset.value | {"reservoirVersion": version}
-    return replace(offset, raw=json.dumps(value, separators=(",", ":")), value=value)

@@ -16,6 +16,7 @@ from tidemill.checkpoint.format.source_log import LogEntry
 from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.files.backlog import logged_files
 from tidemill.connectors.files.position import FilePosition
+from tidemill.connectors.kafka.position import offsets_json
 
 if TYPE_CHECKING:
     from tidemill.connectors.span import SourceSpan
@@ -42,8 +43,6 @@ def plan_first_batch(
     writer.begin(query_id)
     for name, span in spans.items():
         if span.begins is not None:
-            from tidemill.connectors.kafka.span import offsets_json  # which loads librdkafka
-
             writer.write_initial_offsets(name, offsets_json(span.begins))
     ends = dict(_ends(writer, checkpoint, like, entry, spans))
     writer.write_first_batch(like, entry.batch_id, ends)

@@ -6,6 +6,7 @@ nothing costs a moment, and a start that is left out costs no more than time.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.backlog import Backlog
@@ -55,6 +56,23 @@ class Plan:
     def idle(self) -> bool:
         """Whether there is nothing to do."""
         return not self.reasons
+
+    @property
+    def counted(self) -> dict[str, Backlog]:
+        """The sources with unread data, as far as it can be counted."""
+        return {name: backlog for name, backlog in self.backlog.items() if backlog and backlog.is_known}
+
+    @property
+    def uncounted(self) -> dict[str, Backlog]:
+        """The sources whose backlog only a run can find out."""
+        return {name: backlog for name, backlog in self.backlog.items() if not backlog.is_known}
+
+    @property
+    def next_poll(self) -> datetime | None:
+        """When a run polls the sources that cannot be counted; None where there is none, or at once."""
+        last_run = None if self.snapshot.manifest is None else self.snapshot.manifest.last_run
+        ended_at = None if last_run is None else datetime.fromisoformat(last_run.ended_at)
+        return self.stream.run_when.next_poll(ended_at) if self.uncounted else None
 
     @property
     def needs_query(self) -> bool:

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from tidemill.connectors.amount import amount_of
 from tidemill.definitions.run_when import Amount
 from tidemill.errors import CheckpointError, TidemillError
 from tidemill.records.stream_records import Snapshot, StreamRecords
-from tidemill.run.decide.decision import decide
+from tidemill.run.decide.decision import Plan, decide
+from tidemill.text.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from tidemill.connectors.backlog import Backlog
@@ -36,6 +38,7 @@ class Status:
         generation: The generation of its checkpoint.
         state_rows: Rows in state after the last batch.
         warnings: What the author of the stream may not expect, one sentence each.
+        polls: The sources that only a run can count, and when one does, one sentence each.
     """
 
     stream: str
@@ -50,6 +53,7 @@ class Status:
     generation: int | None = None
     state_rows: int | None = None
     warnings: Sequence[str] = ()
+    polls: Sequence[str] = ()
 
 
 def status_of(stream: "Stream", target: "Target") -> Status:
@@ -69,19 +73,34 @@ def status_of(stream: "Stream", target: "Target") -> Status:
             backlog=decision.backlog,
             waiting=amount_of(waiting) if waiting else None,
             warnings=decision.warnings,
+            polls=_polls(decision),
         )
         last_run = None if snapshot.manifest is None else snapshot.manifest.last_run
         if last_run is not None and last_run.outcome == "failed":
             status = replace(status, state="failed", reasons=[last_run.error or "its last run failed"])
         elif snapshot.query_id is not None:
-            state: State = "idle" if decision.idle else "behind"
-            status = replace(status, state=state, reasons=decision.reasons)
+            polls_later = decision.next_poll is not None and datetime.now(UTC) < decision.next_poll
+            waits = decision.counted or decision.is_urgent or (decision.uncounted and not polls_later)
+            status = replace(status, state="behind" if waits else "idle", reasons=decision.reasons)
     holder = records.holder()
     if holder is not None:  # and a checkpoint that is being written may look damaged for a moment
         status = replace(
             status, state="running", reasons=[str(holder)], running_batch=_running_batch(records)
         )
     return status
+
+
+def _polls(decision: "Plan") -> list[str]:
+    policy = decision.stream.run_when
+    when = "each tick of its schedule looks for data"
+    if policy.cron is None:
+        start = "at once" if decision.next_poll is None else f"at {decision.next_poll:%Y-%m-%d %H:%M:%S} UTC"
+        every = format_duration(parse_duration(policy.poll_every, what="poll_every"))
+        when = f"a run looks for data every {every}, the next {start}"
+    return [
+        f"Source {name!r} cannot be counted: {backlog.detail}; {when}."
+        for name, backlog in decision.uncounted.items()
+    ]
 
 
 def _running_batch(records: StreamRecords) -> int | None:

@@ -127,10 +127,25 @@ def _planned(plan: Plan, *, now: datetime, conditions: bool) -> Decision:
         return decided(
             "waiting", f"its last run ended less than {stream.run_when.at_most_every} ago ({pause} left)"
         )
-    if not conditions or plan.is_urgent or not stream.run_when.has_conditions:
+    if not conditions or plan.is_urgent:
         return decided("due", ", ".join(plan.reasons))
-    due = stream.run_when.due(amount_of(plan.backlog.values()), now=now)
-    return decided("due" if due.now else "waiting", due.reason)
+    return decided(*_by_policy(plan, now))
+
+
+def _by_policy(plan: Plan, now: datetime) -> tuple[State, str]:
+    """Return whether the policy of a stream starts a run, and why: by what waits, or by a poll."""
+    policy, waits = plan.stream.run_when, []
+    if plan.counted:
+        due = policy.due(amount_of(plan.counted.values()), now=now)
+        if due.now:
+            return "due", due.reason if policy.has_conditions else ", ".join(plan.reasons)
+        waits.append(due.reason)
+    if plan.next_poll is not None and now < plan.next_poll:
+        names = ", ".join(plan.uncounted)
+        waits.append(f"{names} cannot be counted, and the next poll is at {plan.next_poll:%H:%M:%S} UTC")
+    elif plan.uncounted:
+        return "due", f"poll of {', '.join(plan.uncounted)}"
+    return "waiting", "; ".join(waits)
 
 
 def _repeated_failure(stream: "Stream", snapshot: Snapshot, last_run: "LastRun", now: datetime) -> str:
@@ -148,7 +163,9 @@ def _repeated_failure(stream: "Stream", snapshot: Snapshot, last_run: "LastRun",
 def _position(plan: Plan) -> str:
     manifest = plan.snapshot.manifest or plan.manifest
     heads = {source: backlog.head for source, backlog in plan.backlog.items()}
-    return digest([failure_position(plan.stream, manifest, plan.snapshot), heads])
+    # A poll that finds nothing leaves everything else as it was, and the next one is another run.
+    poll = None if plan.next_poll is None else plan.next_poll.isoformat()
+    return digest([failure_position(plan.stream, manifest, plan.snapshot), heads, poll])
 
 
 def _refused(stream: "Stream", records: StreamRecords, failure: TidemillError) -> str:
