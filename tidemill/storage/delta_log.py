@@ -57,7 +57,7 @@ class LogFiles:
 
     Attributes:
         written: When each commit file was written, seconds since the epoch by the store's clock, by version.
-        head: The newest version; -1 where there is none.
+        head: The newest version of the log; -1 where there is no table.
     """
 
     written: Mapping[int, float]
@@ -77,14 +77,18 @@ class DeltaLog:
     folder: str
 
     def files(self, first: int = 0) -> LogFiles:
-        """Return the commits and checkpoints from a version on."""
-        entries = self.store.list(self.folder, after=_name(first - 1) if first > 0 else "")
+        """Return the commits and checkpoints from a version on; the head is the newest one before, if there is none."""
+        # With the version before: it is the head where a reader has read everything.
+        entries = self.store.list(self.folder, after=_name(first - 2) if first > 1 else "")
         written = {
             int(match[1]): entry.modified
             for entry in entries
             if (match := _COMMIT_FILE.fullmatch(entry.name))
         }
-        return LogFiles(written, _head(entry.name for entry in entries))
+        head = _head(entry.name for entry in entries)
+        if head < 0 < first:
+            head = _head(self.store.names(self.folder))
+        return LogFiles({version: at for version, at in written.items() if version >= first}, head)
 
     def versions(self) -> list[int]:
         """Return the versions that have a commit file, ascending; none where there is no table."""

@@ -145,13 +145,12 @@ def waiting_versions(
 def _log(table: TableRef, what: str, first: int) -> _Log:
     try:
         files = table.log.files(first)
-        head = files.head if files.head >= 0 or not first else table.log.files().head
     except OSError as error:
         raise TerminalError(
             f"{what}: the log of {table} cannot be read: {error.strerror}.",
             fix="give this user the right to read it.",
         ) from None
-    return _Log(table, files.written, head)
+    return _Log(table, files.written, files.head)
 
 
 def _before_the_first_batch(log: _Log, reading: TableReading) -> Backlog:
