@@ -32,10 +32,9 @@ def inspect(which: Which, flags: TargetFlags) -> None:
     """Show the contents of a checkpoint and what the next start does. Exit status: 0, or 2 for no checkpoint."""
     from tidemill.checkpoint import inspect as inspect_checkpoint
     from tidemill.checkpoint.document import inspect_document
-    from tidemill.connectors.positions import recognize
 
     refs = checkpoint_refs(which, flags)
-    inspections = [inspect_checkpoint(ref.path, recognize) for ref in refs]
+    inspections = [inspect_checkpoint(ref.path, ref.recognize) for ref in refs]
     if flags.as_json:
         _print_documents(refs, [inspect_document(inspection) for inspection in inspections])
     else:
@@ -74,13 +73,12 @@ def history(
     """Show each batch: its time, offsets and watermark, and its rows and seconds if a ledger has them."""
     from tidemill.checkpoint import history as read_history
     from tidemill.checkpoint.document import history_document
-    from tidemill.connectors.positions import recognize
 
     ref = one_checkpoint_ref(which, flags)
     batches, ledger = read_history(ref.path, last=last), ref.ledger()
     measures = [_measures(ledger.get(batch.batch_id)) for batch in batches]
     if flags.as_json:
-        document = history_document(ref.path, batches, recognize)
+        document = history_document(ref.path, batches, ref.recognize)
         for batch, measure in zip(document["batches"], measures, strict=True):
             batch.update(measure)
         _print_documents([ref], [document])
@@ -95,10 +93,9 @@ def diff(a: Which, b: Which, flags: TargetFlags) -> None:
     from tidemill.checkpoint import diff as find_differences
     from tidemill.checkpoint import inspect as inspect_checkpoint
     from tidemill.checkpoint.document import diff_document
-    from tidemill.connectors.positions import recognize
 
     refs = [one_checkpoint_ref(which, flags) for which in (a, b)]
-    first, second = (inspect_checkpoint(ref.path, recognize) for ref in refs)
+    first, second = (inspect_checkpoint(ref.path, ref.recognize) for ref in refs)
     differences = find_differences(first, second)
     if flags.as_json:
         target_name = refs[0].identity["target"] or refs[1].identity["target"]
@@ -111,10 +108,9 @@ def diff(a: Which, b: Which, flags: TargetFlags) -> None:
 
 def _verified(ref: CheckpointRef, *, quick: bool) -> "Verdict":
     from tidemill.checkpoint.verify import verify as verify_checkpoint
-    from tidemill.connectors.positions import recognize
 
     if quick:
-        return verify_checkpoint(ref.path, level="quick", recognize=recognize, sink_batch=ref.sink_batch)
+        return verify_checkpoint(ref.path, level="quick", recognize=ref.recognize, sink_batch=ref.sink_batch)
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
@@ -127,7 +123,7 @@ def _verified(ref: CheckpointRef, *, quick: bool) -> "Verdict":
             bar.update(task, completed=done, total=total)
 
         return verify_checkpoint(
-            ref.path, level="full", recognize=recognize, on_progress=progress, sink_batch=ref.sink_batch
+            ref.path, level="full", recognize=ref.recognize, on_progress=progress, sink_batch=ref.sink_batch
         )
 
 

@@ -12,6 +12,7 @@ from tidemill.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidemill.checkpoint.positions import Recognizer
     from tidemill.definitions.stream import Stream
     from tidemill.records.batch import BatchRecord
     from tidemill.target.resolve import ResolvedTarget
@@ -40,6 +41,17 @@ class CheckpointRef:
             "target": None if self.target is None else self.target.name,
             "stream": None if self.stream is None else str(self.stream.name),
         }
+
+    @property
+    def recognize(self) -> "Recognizer":
+        """What returns the position in an offset: the kinds that the lake records, or else whichever knows it."""
+        from tidemill.connectors.positions import recognizer
+        from tidemill.records.stream_records import StreamRecords
+
+        if self.target is None or self.stream is None:
+            return recognizer({})
+        manifest = StreamRecords(self.target.lake, self.stream.name).manifest()
+        return recognizer({} if manifest is None else manifest.active.sources)
 
     @property
     def sink_batch(self) -> int | None:
