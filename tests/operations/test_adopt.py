@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from tidemill import DeltaAppend, FileSource, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import TerminalError
-from tidemill.operations.generations.adopt import adopt
+from tidemill.operations.generations.adopt import STEPS, adopt
+from tidemill.records.stream_records import StreamRecords
 from tidemill.testing import multiset
 
 SCHEMA = "id INT, at TIMESTAMP"
@@ -109,16 +110,36 @@ def test_a_stream_continues_the_state_and_the_table_of_a_query_of_plain_spark(sc
         adopt(windows, scratch.target, checkpoint, table=table)
 
 
-def test_an_adoption_that_was_killed_is_continued(scratch, plain, tmp_path, monkeypatch):
+class Killed(BaseException):
+    """A kill, as far as files can show it."""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(step, marks=[] if step == "table" else pytest.mark.campaign) for step in ("begin", *STEPS)],
+)
+def test_an_adoption_that_was_killed_is_finished_before_the_stream_runs(
+    scratch, plain, tmp_path, monkeypatch, step
+):
     checkpoint, table = copy_of(plain, tmp_path)
     windows = declared(plain)
-    with monkeypatch.context() as patch:
-        patch.setattr("tidemill.records.stream_records.StreamRecords.write_manifest", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
+
+    def killed(point, _):
+        if point == f"adopt-{step}":
+            raise Killed(point)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tidemill.operations.core.steps.pause_point", killed)
+        with pytest.raises(Killed):
             adopt(windows, scratch.target, checkpoint, table=table)
-    assert not table.exists()
+    [refused] = scratch.run_all([windows])
+    assert refused.error.fix == (
+        f"finish it: tidemill adopt {windows.name} --checkpoint {checkpoint} --table {table}"
+    )
     adopt(windows, scratch.target, checkpoint, table=table)
+    assert not table.exists()
     scratch.run(windows)
+    assert StreamRecords(scratch.lake, windows.name).operation() is None
 
 
 def uncommitted(checkpoint, _table):

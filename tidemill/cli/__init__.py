@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 _SUMMARY = "Run, watch and inspect Structured Streaming pipelines that need no always-on cluster."
 # Group or command -> its module, and one line for the help. The module of a command is imported when the
 # command is called, so that a `tidemill run` without work to do takes less than a second. The commands of
-# `change.operation` are made from the declarations of the operations.
+# `change.operation` are made from the declarations of the operations, which have the line for the help.
 _COMMANDS = {
     "init": ("project.init", "Write a project in which everything runs at once."),
     "new": ("project.new", "Add a pipeline or a stream to a project."),
@@ -21,24 +21,21 @@ _COMMANDS = {
     "check": ("run.check", "Evaluate the checks of streams, without starting Spark."),
     "list": ("run.listing", "List streams, what they read and what they write."),
     "checkpoint": ("checkpoint.checkpoint", "Inspect, verify and compare checkpoints."),
-    "backfill": ("change.backfill", "Compute a range of tables again, beside the live streams."),
-    "rebuild": ("change.operation", "Compute streams again from their sources, while the old tables serve."),
-    "reset": ("change.operation", "Let a stream continue from other offsets, with empty state."),
-    "operations": ("change.operations", "List backfills, rebuilds and rewinds, finished or not."),
-    "rewind": ("change.operation", "Take the tables and the offsets of a stream back to an earlier batch."),
-    "accept": (
-        "change.operation",
-        "Accept a new source, a commit upstream, changed code, or what a check found.",
+    "backfill": ("change.backfill", ""),
+    "rebuild": ("change.operation", ""),
+    "reset": ("change.operation", ""),
+    "operations": (
+        "change.operations",
+        "List what was done to streams: backfills, rebuilds, rewinds and others.",
     ),
-    "rebind": ("change.operation", "Continue a source in another folder, topic or cluster."),
-    "rename-source": ("change.operation", "Continue a source under another name."),
-    "adopt": ("change.operation", "Continue the checkpoint and the table of a query that plain Spark ran."),
+    "rewind": ("change.operation", ""),
+    "accept": ("change.operation", ""),
+    "rebind": ("change.operation", ""),
+    "rename-source": ("change.operation", ""),
+    "adopt": ("change.operation", ""),
     "quarantine": ("change.quarantine", "Show the records that feeds refused, and replay them."),
-    "maintain": (
-        "change.operation",
-        "Compact tables, and remove files and commits that nothing needs any more.",
-    ),
-    "prune": ("change.operation", "Remove what earlier generations and operations have left behind."),
+    "maintain": ("change.operation", ""),
+    "prune": ("change.operation", ""),
     "debug": ("machine.debug", "Show the resolved settings and test every connection."),
     "engine": ("machine.engine", "Start, show and stop the warm server of a target."),
     "jars": ("machine.jars", "Show or fetch the jars that Spark needs."),
@@ -66,7 +63,7 @@ class _LazyGroup(TyperGroup):
         else:
             command = typer.main.get_command(imported.app)
         command.name = cmd_name
-        command.short_help = summary
+        command.short_help = summary or command.short_help
         return command
 
 

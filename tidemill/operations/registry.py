@@ -1,4 +1,4 @@
-"""The registry of operations: what the command and Dagster offer."""
+"""The registry of operations. A new one is declared in a module of its own and named here, and has command and job."""
 
 from tidemill.operations.edits.accept import ACCEPT
 from tidemill.operations.edits.rebind import REBIND

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemill.errors import TerminalError
-from tidemill.operations.core.steps import leased
+from tidemill.operations.core.steps import existing_manifest, leased
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
@@ -153,10 +153,9 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
         snapshot = records.snapshot()
         if (operation := records.operation()) is not None and operation.publishing:
             raise unfinished_error(operation, stream.name)
-        if snapshot.manifest is None:
-            raise TerminalError(
-                "its manifest is missing.", stream=stream.name, fix="restore it from a backup."
-            )
         yield StreamUnderChange(
-            stream=stream, snapshot=snapshot, manifest=snapshot.manifest, writer=snapshot.writer(why)
+            stream=stream,
+            snapshot=snapshot,
+            manifest=existing_manifest(records),
+            writer=snapshot.writer(why),
         )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tidemill.definitions.stream import Stream
     from tidemill.records.lease import Lease
+    from tidemill.records.manifest import Manifest
     from tidemill.run.spark.engine import Engine
 
 COMPUTE = "compute"
@@ -77,6 +78,20 @@ def _check_not_in_progress(records: StreamRecords, operation: Operation) -> None
             stream=records.stream,
             fix="wait for it to end, or stop it first.",
         )
+
+
+def existing_manifest(records: StreamRecords) -> "Manifest":
+    """Return the manifest of a stream that has run.
+
+    Raises:
+        TerminalError: It is missing.
+    """
+    manifest = records.manifest()
+    if manifest is None:
+        raise TerminalError(
+            "its manifest is missing.", stream=records.stream, fix="restore it from a backup."
+        )
+    return manifest
 
 
 @contextmanager

@@ -1,8 +1,10 @@
 """Adopt: a stream continues the checkpoint and the table of a query that plain Spark ran.
 
 The checkpoint is copied, and its offsets get the names of the stream's sources (offset log version 2); its query id
-stays, and with it the identity of its transactions in the table. The order is such that a kill leaves something that
-the same command continues: the checkpoint, then the table, then the manifest, without which nothing counts.
+stays, and with it the identity of its transactions in the table. The steps, each of which can be repeated:
+- `checkpoint`: the checkpoint is copied.
+- `table`: the table is moved to the location of the stream's table.
+- `manifest`: the position of the checks and the manifest are written.
 """
 
 import shutil
@@ -18,8 +20,9 @@ from tidemill.checkpoint.write import CheckpointWriter, keeps_paths
 from tidemill.connectors.positions import recognize
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change
+from tidemill.operations.core.effects import began
 from tidemill.operations.core.spec import Argument, OperationSpec, Work
-from tidemill.operations.core.steps import leased
+from tidemill.operations.core.steps import Step, execute_steps, leased, unfinished
 from tidemill.operations.edits.source_match import names_of_sources
 from tidemill.records.check_state import Checked, Position
 from tidemill.records.ledger_line import plain_offsets
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
     from tidemill.target.target import Target
 
+KIND = "adopt"
+STEPS = ("checkpoint", "table", "manifest")
 _FIRST = 1
 
 
@@ -39,6 +44,8 @@ def adopt(
     stream: "Stream", target: "Target", checkpoint: Path, *, table: Path | None = None, dry_run: bool = False
 ) -> Change:
     """Continue a checkpoint and a table that plain Spark made, without a replay.
+
+    An adoption that was killed is finished by the same call; until then no run of the stream starts.
 
     Args:
         stream: A stream that has never run, declared as the query was.
@@ -53,14 +60,19 @@ def adopt(
         LeaseHeldError: A run holds the stream's lease.
     """
     records = StreamRecords(target.lake, stream.name)
-    with leased(records, "adopt", dry_run=dry_run) as lease:
+    with leased(records, KIND, dry_run=dry_run) as lease:
         there = None if table is None else TableRef.at(table)
         adopting = _Adopting(stream, target, records, checkpoint, there)
-        change = adopting.plan()
+        arguments = ADOPT.recorded(checkpoint=checkpoint, table=table)
+        operation = unfinished(records, KIND, arguments)
+        if operation is None or not operation.publishing:
+            operation = ADOPT.begin(stream.name, arguments, adopting.decided())
         if lease is not None:
-            lease.check()
-            adopting.apply()
-        return change
+            execute_steps(records, operation, adopting.steps(), lease)
+        decided = operation.decided
+        return Change(
+            stream=stream.name, what=decided["what"], effects=(*decided["effects"], *began(operation))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +83,14 @@ class _Adopting:
     checkpoint: Path
     table: TableRef | None
 
-    def plan(self) -> Change:
-        """Check everything, and return what would be done."""
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps, in the order of `STEPS`."""
+        return tuple(map(Step, STEPS, (self._copy_checkpoint, self._move_table, self._write_records)))
+
+    def decided(self) -> dict[str, Any]:
+        """Check everything, and return what would be done, in sentences."""
+        if self.records.manifest() is not None:
+            raise self._refuse("it has run already.", "declare a stream of a new name for the query.")
         tail = self._checked_tail()
         names = self._names(tail)
         table = self._checked_table(tail)
@@ -86,27 +104,21 @@ class _Adopting:
         if table.table.uri != self.records.table().uri:
             effects.append(f"The table is moved from {table.table} to {self.records.table()}.")
         effects.append("The query must not be started again: it and the stream would write the same batches.")
-        return Change(
-            stream=self.stream.name,
-            what=f"The stream continues after batch {_last(tail)} of the query in {self.checkpoint}.",
-            effects=tuple(effects),
-        )
+        what = f"The stream continues after batch {_last(tail)} of the query in {self.checkpoint}."
+        return {"what": what, "effects": effects}
 
-    def apply(self) -> None:
-        """Copy the checkpoint, move the table, and write the manifest last."""
-        tail = self._checked_tail()
-        names = self._names(tail)
+    def _copy_checkpoint(self) -> None:
+        names = self._names(self._checked_tail())
         CheckpointWriter(self.records.checkpoint(_FIRST)).copy_named(self.checkpoint, names)
-        source = self._checked_table(tail).table
+
+    def _move_table(self) -> None:
+        source = self._checked_table(self._checked_tail()).table
         if source.uri != self.records.table().uri:
             to = Path(self.records.table().uri)
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(source.uri, to)
-        self._write_records(tail)
 
     def _checked_tail(self) -> Tail:
-        if self.records.manifest() is not None:
-            raise self._refuse("it has run already.", "declare a stream of a new name for the query.")
         here = self.records.checkpoint(_FIRST)
         verdict = verify(self.checkpoint, level="full", recognize=recognize)
         errors = [finding for finding in verdict.findings if finding.severity == "error"]
@@ -171,7 +183,8 @@ class _Adopting:
             )
         return SinkTable(path, str(table.metadata().id), table.version(), newest_batch=_last(tail))
 
-    def _write_records(self, tail: Tail) -> None:
+    def _write_records(self) -> None:
+        tail = self._checked_tail()
         table = self.records.sink_table(tail.query_id)
         entry = read_tail(self.records.checkpoint(_FIRST)).committed_offsets
         if table is None or tail.query_id is None or entry is None:
@@ -214,7 +227,7 @@ def _apply(stream: "Stream", work: Work, *, checkpoint: Path, table: Path | None
 
 
 ADOPT = OperationSpec(
-    kind="adopt",
+    kind=KIND,
     summary="Continue a checkpoint and a table that plain Spark made, without reading anything again.",
     apply=_apply,
     arguments=(
@@ -233,4 +246,5 @@ ADOPT = OperationSpec(
         ),
     ),
     one_stream=True,
+    steps=STEPS,
 )

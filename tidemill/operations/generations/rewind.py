@@ -26,7 +26,7 @@ from tidemill.operations.core.change import Change
 from tidemill.operations.core.effects import began
 from tidemill.operations.core.spec import Argument, OperationSpec, Work
 from tidemill.operations.core.staging import operation_metadata
-from tidemill.operations.core.steps import Step, execute_steps, leased, session, unfinished
+from tidemill.operations.core.steps import Step, execute_steps, existing_manifest, leased, session, unfinished
 from tidemill.operations.generations.table_versions import (
     batch_at,
     continued,
@@ -274,14 +274,6 @@ class _Rewinding:
     def _decided(self) -> Mapping[str, Any]:
         return self.operation.decided
 
-    def _manifest(self) -> Manifest:
-        manifest = self.records.manifest()
-        if manifest is None:
-            raise TerminalError(
-                "its manifest is missing.", stream=self.records.stream, fix="restore it from a backup."
-            )
-        return manifest
-
     def _copy_checkpoint(self) -> None:
         number = self._decided["generation"]
         before, now = self.records.checkpoint(number - 1), self.records.checkpoint(number)
@@ -315,12 +307,12 @@ class _Rewinding:
             if version is not None:
                 spark.sql(f"RESTORE TABLE {path.sql} TO VERSION AS OF {int(version)}").collect()
             later = f"batch_id > {int(self._decided['batch'])}"
-            numbers = ", ".join(str(int(number)) for number in continued(self._manifest()))
+            numbers = ", ".join(str(int(number)) for number in continued(existing_manifest(self.records)))
             statement = f"DELETE FROM {path.sql} WHERE generation IN ({numbers}) AND {later}"  # noqa: S608
             spark.sql(statement).collect()
 
     def _switch(self) -> None:
-        manifest = self._manifest()
+        manifest = existing_manifest(self.records)
         if manifest.active.number != self._decided["generation"]:
             self.records.write_manifest(_rewound(manifest, self._decided))
 

@@ -9,7 +9,6 @@ transaction per table that a repeat skips, so a kill between them leaves no reco
 Only records of committed batches are validated: a batch that must be repeated refuses its records again.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,12 +20,12 @@ from tidemill.connectors.feed import Feed, feed_of
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, SinkBatch
 from tidemill.errors import TerminalError, TidemillError
 from tidemill.operations.core.spec import OperationSpec, Work
-from tidemill.operations.core.steps import Step, execute_steps, leased, unfinished
+from tidemill.operations.core.staging import operation_metadata
+from tidemill.operations.core.steps import Step, execute_steps, existing_manifest, leased, unfinished
 from tidemill.operations.generations.table_versions import continued
 from tidemill.operations.quarantine.quarantine_view import with_feed
 from tidemill.operations.quarantine.replay_plan import Replay, effects_of
 from tidemill.operations.quarantine.validation import Verdict, validated, verdict_of, write_output
-from tidemill.records.manifest import Manifest
 from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
@@ -128,17 +127,9 @@ class _Replaying:
     def _records(self) -> StreamRecords:
         return self.snapshot.records
 
-    @property
-    def _manifest(self) -> Manifest:
-        if self.snapshot.manifest is None:
-            raise TerminalError(
-                "its manifest is missing.", stream=self.stream.name, fix="restore it from a backup."
-            )
-        return self.snapshot.manifest
-
     def begin(self, lease: "Lease | None", readers: "Sequence[Stream]") -> Replay:
         """Judge the records, and move those that pass unless there is no lease."""
-        manifest = self._manifest
+        manifest = existing_manifest(self._records)
         numbers = continued(manifest)
         decided: dict[str, Any] = {
             "condition": _condition(numbers, self.snapshot.last_commit),
@@ -267,7 +258,7 @@ class _Replaying:
             rows.write.format("delta")
             .mode("overwrite")
             .option("replaceWhere", operation.decided["condition"])
-            .option("userMetadata", json.dumps({"tidemill": {"operation": operation.id}}))
+            .option("userMetadata", operation_metadata(operation))
             .option("txnAppId", operation.id)
             .option("txnVersion", "0")
             .save(self._records.table(QUARANTINE).uri)
