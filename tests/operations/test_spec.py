@@ -13,6 +13,7 @@ from tests.orchestration.shop import Shop
 from tidemill import cli
 from tidemill.cli.change import operation
 from tidemill.errors import ConfigurationError
+from tidemill.operations.core.change import Change, report_changes
 from tidemill.operations.registry import OPERATIONS
 from tidemill.orchestration.jobs.operation_job import config_schema, operation_job
 from tidemill.text.names import StreamName
@@ -115,6 +116,15 @@ def test_an_operation_on_one_stream_refuses_several(tmp_path, monkeypatch):
     work = OPERATIONS["rebuild"].work(*where, ["shop/orders"], downstream=True, run_id="r")
     assert [stream.name.stream for stream in work.streams] == ["orders", "unique"]
     assert (work.selected, work.readers) == ({ORDERS}, [])
+
+
+def test_a_plan_names_what_has_been_computed_already():
+    change = Change(
+        stream=ORDERS, what="It changes.", effects=("Rows move.",), outcome="It would have 3 rows."
+    )
+    report = report_changes([change], changed=False)
+    assert report.lines == ["shop/orders: It changes.", "  - Rows move.", "  - It would have 3 rows."]
+    assert report_changes([change], changed=True).lines == ["Done."]
 
 
 def test_every_command_that_changes_a_stream_has_a_job():

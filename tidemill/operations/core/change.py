@@ -85,11 +85,10 @@ def report_changes(changes: "Sequence[Change]", *, changed: bool) -> Report:
         changes: The plans, or what was done.
         changed: Whether they were made.
     """
-    plans = [
-        line
-        for change in changes
-        for line in (f"{change.stream}: {change.what}", *(f"  - {effect}" for effect in change.effects))
-    ]
+    plans = []
+    for change in changes:
+        plans.append(f"{change.stream}: {change.what}")
+        plans += [f"  - {sentence}" for sentence in (*change.effects, change.outcome) if sentence]
     return Report(items=[change.item for change in changes], lines=["Done."] if changed else plans)
 
 
