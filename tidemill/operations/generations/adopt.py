@@ -112,7 +112,7 @@ class _Adopting:
         CheckpointWriter(self.records.checkpoint(_FIRST)).copy_named(self.checkpoint, names)
 
     def _move_table(self) -> None:
-        source = self._checked_table(self._checked_tail()).table
+        source = self._checked_table(read_tail(self.checkpoint)).table
         if source.uri != self.records.table().uri:
             to = Path(self.records.table().uri)
             to.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ class _Adopting:
         return SinkTable(path, str(table.metadata().id), table.version(), newest_batch=_last(tail))
 
     def _write_records(self) -> None:
-        tail = self._checked_tail()
+        tail = read_tail(self.checkpoint)
         table = self.records.sink_table(tail.query_id)
         entry = read_tail(self.records.checkpoint(_FIRST)).committed_offsets
         if table is None or tail.query_id is None or entry is None:
