@@ -32,10 +32,10 @@ def check_records(stream: "Stream", snapshot: Snapshot) -> None:
 
     Whether the checkpoint itself is sound is not checked here.
     """
+    _check_operation(stream, snapshot)
     if snapshot.manifest is None:
         _check_untouched(stream, snapshot)
         return
-    _check_operation(stream, snapshot)
     _check_query_id(stream, snapshot)
     _check_table(stream, snapshot, snapshot.manifest)
     for sink in stream.tables:
