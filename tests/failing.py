@@ -1,6 +1,7 @@
 """A sink that fails on purpose."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
@@ -21,7 +22,7 @@ class Failing(DeltaAppend):
         return DeltaAppend().identity
 
     def commit(self, rows, table, transaction, metadata):
-        has_failed = table.with_name(f"{table.name}.{self.mark}")
+        has_failed = Path(f"{table.uri}.{self.mark}")
         fails = not has_failed.exists()
         if self.when == "after" or not fails:
             super().commit(rows, table, transaction, metadata)

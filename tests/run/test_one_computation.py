@@ -154,7 +154,7 @@ def numbers(scratch, stream):
 
 def write(engine, path, count, start=0):
     frame = engine.new().createDataFrame([(e["id"], e["n"]) for e in events(count, start)], EVENT)
-    frame.coalesce(1).write.format("delta").mode("append").save(path.uri)
+    frame.coalesce(1).write.format("delta").mode("append").save(str(path))
     return DeltaSource(path=str(path))
 
 
