@@ -337,7 +337,7 @@ def test_every_command_with_json_shows_it():
 
 
 def test_the_parts_of_an_error_are_named():
-    for key in ("type", "transient", "what", "lost", "fix", "class"):
+    for key in ("code", "type", "transient", "what", "lost", "fix", "class"):
         assert f"`{key}`" in sections()["tidemill run"]
 
 

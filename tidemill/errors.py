@@ -14,6 +14,7 @@ class TidemillError(Exception):
     """Base of all errors of Tidemill.
 
     Attributes:
+        code: The stable name of this kind of error, such as `lease-held`; docs/errors.md explains each.
         what: What happened, one or more sentences.
         stream: The stream it happened to, as `<pipeline>/<stream>`; None where no stream is involved.
         lost: What was lost.
@@ -23,21 +24,27 @@ class TidemillError(Exception):
     """
 
     transient = False
+    # Of an error that is raised without them.
+    code = "error"
+    lost = ""
+    fix = ""
 
     def __init__(
         self,
         what: str,
         *,
+        code: str | None = None,
         stream: object | None = None,
-        lost: str = "",
-        fix: str = "",
+        lost: str | None = None,
+        fix: str | None = None,
         error_class: str | None = None,
         rule: str | None = None,
     ) -> None:
         self.what = what
+        self.code = self.code if code is None else code
         self.stream = None if stream is None else str(stream)
-        self.lost = lost
-        self.fix = fix
+        self.lost = self.lost if lost is None else lost
+        self.fix = self.fix if fix is None else fix
         self.error_class = error_class
         self.rule = rule
         super().__init__(str(self))
@@ -62,6 +69,8 @@ class TidemillError(Exception):
 class DefinitionError(TidemillError, ValueError):
     """A pipeline, a stream or one of its parts is declared wrongly; raised at the declaration."""
 
+    code = "argument-invalid"
+
 
 class ConfigurationError(TidemillError):
     """A target, a flag or the environment is wrong; raised before anything is read."""
@@ -71,41 +80,26 @@ class TransientError(TidemillError):
     """A failure that a retry can fix: a broker that is down, a lost connection, a conflicting write."""
 
     transient = True
-
-    def __init__(
-        self,
-        what: str,
-        *,
-        stream: object | None = None,
-        lost: str = NOTHING_LOST,
-        fix: str = "Run it again; the next run continues where this one stopped.",
-        error_class: str | None = None,
-    ) -> None:
-        super().__init__(what, stream=stream, lost=lost, fix=fix, error_class=error_class)
+    lost = NOTHING_LOST
+    fix = "Run it again; the next run continues where this one stopped."
 
 
 class TerminalError(TidemillError):
     """A failure that every retry repeats until somebody changes something."""
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        stream: object | None = None,
-        lost: str = NOTHING_LOST,
-        fix: str = "",
-        error_class: str | None = None,
-        rule: str | None = None,
-    ) -> None:
-        super().__init__(what, stream=stream, lost=lost, fix=fix, error_class=error_class, rule=rule)
+    lost = NOTHING_LOST
 
 
 class LeaseHeldError(TerminalError):
     """Another run holds the stream's lease; this run changed nothing."""
 
+    code = "lease-held"
+
 
 class LeaseLostError(TerminalError):
     """Another run has taken the stream over; this run must not write any more."""
+
+    code = "lease-lost"
 
 
 class CheckpointError(TerminalError):
@@ -127,13 +121,9 @@ class UpstreamChangeError(TerminalError):
 class CanceledError(TidemillError):
     """The run was asked to stop; the next run repeats the batch that was in progress."""
 
-    def __init__(
-        self,
-        what: str = "the run was canceled.",
-        *,
-        stream: object | None = None,
-        lost: str = NOTHING_LOST,
-        fix: str = "Run it again; the next run continues where this one stopped.",
-        error_class: str | None = None,
-    ) -> None:
-        super().__init__(what, stream=stream, lost=lost, fix=fix, error_class=error_class)
+    code = "canceled"
+    lost = NOTHING_LOST
+    fix = TransientError.fix
+
+    def __init__(self, what: str = "the run was canceled.", *, stream: object | None = None) -> None:
+        super().__init__(what, stream=stream)

@@ -34,7 +34,9 @@ class BackfillBy:
                 f"BackfillBy: every is {self.every!r}; use one of {', '.join(get_args(Every))}."
             )
         if (self.every is None) != (self.since is None):
-            raise DefinitionError("BackfillBy: give both every= and since=, or none of them.")
+            raise DefinitionError(
+                "BackfillBy: give both every= and since=, or none of them.", code="arguments-conflict"
+            )
         if self.since is not None and not _is_day(self.since):
             raise DefinitionError(f"BackfillBy: since is {self.since!r}; give a day, such as '2026-01-31'.")
 

@@ -60,4 +60,5 @@ def refuse_reserved(columns: Iterable[str], reserved: Iterable[str], *, where: s
                 f"{where} has the column {column!r}, which is reserved: {_OURS[name]}.",
                 fix=f"give the column another name, for example "
                 f"withColumnRenamed({column!r}, {column.strip('_').lower()!r}).",
+                code="column-reserved",
             )

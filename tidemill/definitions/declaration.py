@@ -52,10 +52,15 @@ def underlying(function: "Transform") -> Underlying:
     while isinstance(inner, functools.partial):
         inner = inner.func
     if inspect.isclass(inner) or not callable(inner):
-        raise DefinitionError(f"the function is {function!r}: give a function of DataFrames.")
+        raise DefinitionError(
+            f"the function is {function!r}: give a function of DataFrames.", code="function-invalid"
+        )
     described = inner if inspect.isroutine(inner) else type(inner).__call__
     if inspect.iscoroutinefunction(described) or inspect.isgeneratorfunction(described):
-        raise DefinitionError(f"the function {function!r} is a coroutine or a generator: return a DataFrame.")
+        raise DefinitionError(
+            f"the function {function!r} is a coroutine or a generator: return a DataFrame.",
+            code="function-invalid",
+        )
     name = getattr(inner, "__name__", None)
     return Underlying(
         name=name if isinstance(name, str) and name != "<lambda>" else None,
@@ -81,9 +86,13 @@ def arguments_of(function: "Transform") -> list[str]:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        raise DefinitionError(f"the function {function!r} has no signature that Python can read.") from None
+        raise DefinitionError(
+            f"the function {function!r} has no signature that Python can read.", code="function-invalid"
+        ) from None
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        raise DefinitionError("the function takes *args: name one argument per source.")
+        raise DefinitionError(
+            "the function takes *args: name one argument per source.", code="function-invalid"
+        )
     return [
         parameter.name
         for parameter in parameters
@@ -103,13 +112,15 @@ def named_sources(
         if len(arguments) != 1:
             raise DefinitionError(
                 f"source is one source, and the function takes {len(arguments)} arguments {list(arguments)}: "
-                "give source={argument: source, ...}, or let the function take one DataFrame."
+                "give source={argument: source, ...}, or let the function take one DataFrame.",
+                code="source-arguments-differ",
             )
         source = {arguments[0]: source}
     if set(source) != set(arguments):
         raise DefinitionError(
             f"the keys of source are {sorted(source)}, and the function's arguments are {sorted(arguments)}: "
-            "they must be the same names."
+            "they must be the same names.",
+            code="source-arguments-differ",
         )
     named = {}
     for argument in arguments:
@@ -144,10 +155,14 @@ def ordered_sinks(sink: Sink | Sequence[Sink]) -> tuple[Sink, ...]:
     names = [one.name for one in sinks]
     if len(set(names)) < len(names) or MAIN_SINK not in names:
         raise DefinitionError(
-            f"sink names are {names}: each needs its own name, and exactly one sink, the main one, has none."
+            f"sink names are {names}: each needs its own name, and exactly one sink, the main one, has none.",
+            code="sink-name-taken",
         )
     if "quarantine" in names:
-        raise DefinitionError("sink name 'quarantine' is reserved for Tidemill's own table; choose another.")
+        raise DefinitionError(
+            "sink name 'quarantine' is reserved for Tidemill's own table; choose another.",
+            code="name-reserved",
+        )
     return tuple(sorted(sinks, key=lambda one: one.name == MAIN_SINK))
 
 
@@ -162,10 +177,13 @@ def unique_rules(expect: Sequence[Expect]) -> tuple[Expect, ...]:
         raise DefinitionError(f"expect is {expect!r}: give a list of Expect(...).")
     names = [rule.name for rule in rules]
     if len(set(names)) < len(names):
-        raise DefinitionError(f"expect has the names {names}: each rule needs its own.")
+        raise DefinitionError(
+            f"expect has the names {names}: each rule needs its own.", code="rule-name-taken"
+        )
     if reserved := sorted(RESERVED_RULES.intersection(names)):
         raise DefinitionError(
-            f"expectation {reserved[0]!r} has the name of a check of Tidemill; choose another."
+            f"expectation {reserved[0]!r} has the name of a check of Tidemill; choose another.",
+            code="name-reserved",
         )
     return rules
 
@@ -198,7 +216,8 @@ def check_freshness(stream: Stream) -> None:
     if stream.checks.freshness is not None and stream.checks.event_time is None and not watermarks:
         raise DefinitionError(
             "checks has freshness, and no source has a watermark: name the column of the table that has the event "
-            "times with event_time=."
+            "times with event_time=.",
+            code="freshness-without-event-time",
         )
 
 
@@ -210,20 +229,23 @@ def check_parts(stream: Stream) -> None:
     """
     if not any(source.streaming for source in stream.sources.values()):
         raise DefinitionError(
-            "every source is a snapshot, so nothing would ever trigger the stream: let one of them stream."
+            "every source is a snapshot, so nothing would ever trigger the stream: let one of them stream.",
+            code="no-streaming-source",
         )
     if stream.name in stream.upstreams:
-        raise DefinitionError("it reads its own table, which is a cycle.")
+        raise DefinitionError("it reads its own table, which is a cycle.", code="streams-in-a-cycle")
     feeds = [key for key, source in stream.sources.items() if source.feed_name is not None]
     if feeds and len(stream.sources) > 1:
         raise DefinitionError(
             f"source {feeds[0]!r} is a feed beside other sources: a feed is ingested by a stateless stream "
-            "of its own, because its quarantine needs the raw record. Ingest it first and read that stream here."
+            "of its own, because its quarantine needs the raw record. Ingest it first and read that stream here.",
+            code="feed-not-alone",
         )
     if feeds and stream.query.output_mode != "append":
         raise DefinitionError(
             f"output_mode is {stream.query.output_mode!r}, which is for aggregations, and a feed with its "
-            "quarantine needs a stateless stream. Ingest the feed into one stream and aggregate in another."
+            "quarantine needs a stateless stream. Ingest the feed into one stream and aggregate in another.",
+            code="feed-with-state",
         )
     for sink in stream.sinks:
         _check_output_mode(stream.query.output_mode, sink)
@@ -240,12 +262,14 @@ def _check_lookback(stream: Stream) -> None:
     """Check that a backfill of a stream may read less than everything."""
     if stream.backfill_by is None:
         raise DefinitionError(
-            "lookback is declared, and no backfill_by: name the column whose values a backfill selects by."
+            "lookback is declared, and no backfill_by: name the column whose values a backfill selects by.",
+            code="backfill-by-missing",
         )
     if not all(sink.only_appends for sink in stream.tables):
         raise DefinitionError(
             "lookback is declared, and rows of the sink depend on everything before them: a backfill reads "
-            "everything. Leave lookback out, or use DeltaAppend()."
+            "everything. Leave lookback out, or use DeltaAppend().",
+            code="lookback-unused",
         )
 
 
@@ -253,4 +277,6 @@ def _check_output_mode(mode: OutputMode, sink: Sink) -> None:
     """Check that a sink can take the rows of an output mode."""
     if (reason := sink.refuses(mode)) is not None:
         label = "sink" if sink.name == MAIN_SINK else f"sink {sink.name!r}"
-        raise DefinitionError(f"output_mode is {mode!r}, {_ROWS[mode]}, and the {label} is {reason}")
+        raise DefinitionError(
+            f"output_mode is {mode!r}, {_ROWS[mode]}, and the {label} is {reason}", code="sink-unsuitable"
+        )

@@ -64,12 +64,14 @@ class QueryOptions:
         for option in self.options:
             if option in _OWN:
                 raise DefinitionError(
-                    f"QueryOptions: options has {option!r}, which Tidemill sets; use {_OWN[option]}."
+                    f"QueryOptions: options has {option!r}, which Tidemill sets; use {_OWN[option]}.",
+                    code="option-is-argument",
                 )
             if not option.startswith("spark.sql.") and not option.startswith("spark.databricks.delta."):
                 raise DefinitionError(
                     f"QueryOptions: options has {option!r}, which is not a conf of a session; set it in the target's "
-                    "[spark.conf] table."
+                    "[spark.conf] table.",
+                    code="option-not-allowed",
                 )
 
     @property

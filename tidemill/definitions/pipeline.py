@@ -68,14 +68,16 @@ class Pipeline:
     def __post_init__(self) -> None:
         valid_name(self.name, what="pipeline")
         if self.name in RESERVED_PIPELINES:
-            raise DefinitionError(f"pipeline name {self.name!r} is reserved by Tidemill or by Dagster.")
+            raise DefinitionError(
+                f"pipeline name {self.name!r} is reserved by Tidemill or by Dagster.", code="name-reserved"
+            )
         try:
             object.__setattr__(self, "owners", _owners(self.owners))
             object.__setattr__(self, "tags", _tags(self.tags))
             _run_when(self.run_when)
             valid_checks(self.checks, default=Checks())
         except DefinitionError as error:
-            raise DefinitionError(f"pipeline {self.name!r}: {error.what}") from None
+            raise DefinitionError(f"pipeline {self.name!r}: {error.what}", code=error.code) from None
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(self._streams.values())
@@ -133,7 +135,8 @@ class Pipeline:
             try:
                 if full_name.stream in self._streams:
                     raise DefinitionError(  # noqa: TRY301 - one handler adds the stream to every error
-                        f"a stream of that name exists, at {self._streams[full_name.stream].declared_at}."
+                        f"a stream of that name exists, at {self._streams[full_name.stream].declared_at}.",
+                        code="stream-name-taken",
                     )
                 stream = Stream(
                     name=full_name,
@@ -156,7 +159,9 @@ class Pipeline:
                 if checks is not None:
                     check_freshness(stream)
             except DefinitionError as error:
-                raise DefinitionError(f"{error.what} ({location_of(function)})", stream=full_name) from None
+                raise DefinitionError(
+                    f"{error.what} ({location_of(function)})", stream=full_name, code=error.code
+                ) from None
             self._streams[full_name.stream] = stream
             return stream
 
@@ -167,7 +172,8 @@ class Pipeline:
         if name is None:
             raise DefinitionError(
                 f"pipeline {self.name!r}: the function {function!r} has no name that a stream could have "
-                f"({location_of(function)}): give the stream one with name=."
+                f"({location_of(function)}): give the stream one with name=.",
+                code="name-invalid",
             )
         return StreamName(self.name, valid_name(name, what="stream"))
 

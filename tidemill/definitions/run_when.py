@@ -95,7 +95,8 @@ class RunWhen:
             if self.has_conditions:
                 raise DefinitionError(
                     "run_when: cron is a schedule in place of the other conditions: leave rows, files, bytes, oldest "
-                    "and quiet out."
+                    "and quiet out.",
+                    code="arguments-conflict",
                 )
 
     @property

@@ -36,7 +36,8 @@ def select(
     left = taken - _matches(in_order, exclude)
     if taken and not left:
         raise ConfigurationError(
-            f"The selection is empty: {_quoted(expressions) or 'every stream'} without {_quoted(exclude)}."
+            f"The selection is empty: {_quoted(expressions) or 'every stream'} without {_quoted(exclude)}.",
+            code="selection-empty",
         )
     return tuple(stream for stream in in_order if stream.name in left)
 
@@ -56,7 +57,9 @@ def topological_order(streams: Sequence[Stream]) -> tuple[Stream, ...]:
         graph.prepare()
     except CycleError as error:
         cycle = " <- ".join(str(name) for name in error.args[1])
-        raise DefinitionError(f"These streams read each other in a cycle: {cycle}.") from None
+        raise DefinitionError(
+            f"These streams read each other in a cycle: {cycle}.", code="streams-in-a-cycle"
+        ) from None
     names: list[StreamName] = []
     while graph.is_active():
         ready = sorted(graph.get_ready(), key=position.__getitem__)
@@ -81,7 +84,8 @@ def _matches(streams: Sequence[Stream], expressions: Sequence[str]) -> set[Strea
         if parts is None:
             raise ConfigurationError(
                 f"The selection {expression!r} cannot be parsed: write ads, ads/clicks, ads/clicks+, "
-                "+ads/clicks, or a name with * in it."
+                "+ads/clicks, or a name with * in it.",
+                code="selection-invalid",
             )
         named = [
             name
@@ -91,7 +95,8 @@ def _matches(streams: Sequence[Stream], expressions: Sequence[str]) -> set[Strea
         ]
         if not named:
             raise ConfigurationError(
-                f"The selection {expression!r} matches no stream.{_hint(expression, by_name)}"
+                f"The selection {expression!r} matches no stream.{_hint(expression, by_name)}",
+                code="selection-without-match",
             )
         taken.update(named)
         if parts["up"]:

@@ -75,11 +75,13 @@ class Source(ABC):
         """
         if not self.streaming:
             raise DefinitionError(
-                f"{self.describe()}: a snapshot has no watermark; put it on a streaming source."
+                f"{self.describe()}: a snapshot has no watermark; put it on a streaming source.",
+                code="snapshot-not-streamed",
             )
         if self.watermark is not None:
             raise DefinitionError(
-                f"{self.describe()}: it already has a watermark on {self.watermark.column!r}."
+                f"{self.describe()}: it already has a watermark on {self.watermark.column!r}.",
+                code="watermark-taken",
             )
         if not isinstance(column, str) or not column:
             raise DefinitionError(
@@ -145,7 +147,10 @@ class StreamTable(Source):
             DefinitionError: A limit is not a positive number, or the reading is a snapshot.
         """
         if not self.streaming:
-            raise DefinitionError(f"{self.describe()}: a snapshot is read whole, so it takes no limits.")
+            raise DefinitionError(
+                f"{self.describe()}: a snapshot is read whole, so it takes no limits.",
+                code="snapshot-not-streamed",
+            )
         positive(max_files_per_batch, what=f"{self.describe()}: max_files_per_batch")
         positive(max_bytes_per_batch, what=f"{self.describe()}: max_bytes_per_batch")
         return replace(self, max_files_per_batch=max_files_per_batch, max_bytes_per_batch=max_bytes_per_batch)

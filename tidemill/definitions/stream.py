@@ -111,12 +111,14 @@ class Stream:
         if self.is_merge:
             raise DefinitionError(
                 f"{self.name} is a merge table: a merge rewrites rows, so it cannot be streamed as it is. "
-                f"Use {self.name.stream}.changes() for its changes or {self.name.stream}.static() for a snapshot."
+                f"Use {self.name.stream}.changes() for its changes or {self.name.stream}.static() for a snapshot.",
+                code="table-not-streamable",
             )
         if self.query.output_mode == "complete":
             raise DefinitionError(
                 f"{self.name} is rewritten by every batch (output mode complete), so it cannot be streamed. "
-                f"Use {self.name.stream}.static() for a snapshot."
+                f"Use {self.name.stream}.static() for a snapshot.",
+                code="table-not-streamable",
             )
         return StreamTable(stream=self.name, mode="append", is_merge=False, definition=self)
 
@@ -142,12 +144,14 @@ class Stream:
         if self.query.output_mode == "complete":
             raise DefinitionError(
                 f"{self.name} is rewritten by every batch (output mode complete): it has no change data feed. "
-                f"Use {self.name.stream}.static() for a snapshot."
+                f"Use {self.name.stream}.static() for a snapshot.",
+                code="change-feed-missing",
             )
         if not self.is_merge:
             raise DefinitionError(
                 f"{self.name} is an append table: it has no change data feed. "
-                f"Use {self.name.stream} itself for its new rows."
+                f"Use {self.name.stream} itself for its new rows.",
+                code="change-feed-missing",
             )
         return StreamTable(stream=self.name, mode="changes", is_merge=True, definition=self)
 

@@ -166,6 +166,7 @@ class SparkEngine:
             raise TerminalError(
                 "the warm server was stopped during this run.",
                 fix="run it again; the next run starts a server and continues where this one stopped.",
+                code="warm-server-stopped",
             )
         wait_until_ended(server, attachment.record)  # its queries may write as long as its JVM lives
         self._disconnect(served=False)

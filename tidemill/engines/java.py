@@ -80,7 +80,7 @@ def require_java() -> Java:
     if java is None or fault:
         from tidemill.errors import ConfigurationError
 
-        raise ConfigurationError(fault or _absent(os.environ))
+        raise ConfigurationError(fault or _absent(os.environ), code="java-missing")
     return java
 
 

@@ -189,4 +189,5 @@ def _require_dependencies(pipelines: "Iterable[Pipeline]", specs: list[AssetSpec
                         stream=stream.name,
                         fix=f"Build the assets of the pipelines {upstream.pipeline!r} and {pipeline.name!r} "
                         "with the same translator.",
+                        code="translators-differ",
                     )

@@ -59,10 +59,13 @@ class SparkResource(LazyPySparkResource):
                 raise ConfigurationError(
                     f"SparkResource: spark_config[{key!r}] {reason}.",
                     fix="Write the variable, and set it where the run starts.",
+                    code="variable-missing",
                 )
         if self.remote is not None and (reason := remote_fault(self.remote)):
             raise ConfigurationError(
-                f"SparkResource: remote {reason}.", fix="Write the variable, and set it where the run starts."
+                f"SparkResource: remote {reason}.",
+                fix="Write the variable, and set it where the run starts.",
+                code="variable-missing",
             )
         return self
 

@@ -108,7 +108,10 @@ def check(stream: "StreamName", result: Verdict) -> None:
     )
     what = "; ".join(map(str, result.differences))
     raise TerminalError(
-        f"its code has changed: {what}. {outcome}.", stream=stream, fix=fix(stream, result.kind)
+        f"its code has changed: {what}. {outcome}.",
+        stream=stream,
+        fix=fix(stream, result.kind),
+        code="code-changed",
     )
 
 

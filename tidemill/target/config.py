@@ -85,6 +85,7 @@ def find_config(environ: Mapping[str, str], start: Path) -> Path:
             raise ConfigurationError(
                 f"TIDEMILL_CONFIG names {path}, and there is no such file.",
                 fix="Correct the variable, or unset it and work below the folder of tidemill.toml.",
+                code="config-missing",
             )
         return path
     start = start.absolute()
@@ -96,6 +97,7 @@ def find_config(environ: Mapping[str, str], start: Path) -> Path:
     raise ConfigurationError(
         f"There is no {FILE_NAME} in {start} or above it.",
         fix="Create a project with `tidemill init DIR` and work in it, or set TIDEMILL_CONFIG to the file.",
+        code="config-missing",
     )
 
 
@@ -106,6 +108,7 @@ def _refuse_foreign(path: Path) -> None:
     raise ConfigurationError(
         f"{path} belongs to another user (uid {owner}), and it names code that would run as you.",
         fix=f"Work in a project of your own; or, if you trust the file, export TIDEMILL_CONFIG={path}",
+        code="config-not-trusted",
     )
 
 
@@ -124,7 +127,7 @@ def read_config(path: Path, environ: Mapping[str, str]) -> Config:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(f"{path} cannot be read: {reason}.") from None
+        raise ConfigurationError(f"{path} cannot be read: {reason}.", code="config-unreadable") from None
     notes = Notes(environ)
     table = Table(content, "", notes)
     config = Config(
@@ -136,7 +139,9 @@ def read_config(path: Path, environ: Mapping[str, str]) -> Config:
     )
     table.end()
     if notes.faults:
-        raise ConfigurationError(f"{path}: " + "; ".join(fault.rstrip(".") for fault in notes.faults) + ".")
+        raise ConfigurationError(
+            f"{path}: " + "; ".join(fault.rstrip(".") for fault in notes.faults) + ".", code="config-invalid"
+        )
     return config
 
 

@@ -59,6 +59,7 @@ class LoadedPipelines:
                 f"The pipeline {failure.entry!r} cannot be loaded, so it is not known which tables its streams read: "
                 f"{failure.error}",
                 fix="Correct the pipeline, or remove it from tidemill.toml.",
+                code="pipeline-not-loaded",
             )
         return self.streams()
 
@@ -117,7 +118,10 @@ def _load(entry: str) -> Pipeline:
     except DefinitionError as error:
         at = f"{error.stream}: " if error.stream else ""
         raise DefinitionError(
-            f"Pipeline {entry!r} is not loaded: {at}{error.what}", lost=error.lost, fix=error.fix
+            f"Pipeline {entry!r} is not loaded: {at}{error.what}",
+            lost=error.lost,
+            fix=error.fix,
+            code=error.code,
         ) from error
     except ModuleNotFoundError as error:
         # A module that imports something missing is there itself.
@@ -156,4 +160,6 @@ def _load(entry: str) -> Pipeline:
 
 
 def _failed(entry: str, reason: str, *, fix: str) -> ConfigurationError:
-    return ConfigurationError(f"Pipeline {entry!r} is not loaded: {reason}", fix=fix)
+    return ConfigurationError(
+        f"Pipeline {entry!r} is not loaded: {reason}", fix=fix, code="pipeline-not-loaded"
+    )

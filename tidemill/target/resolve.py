@@ -114,7 +114,9 @@ def resolve(
     environ = os.environ if environ is None else environ
     start = Path.cwd() if start is None else start
     if landing is not None and kafka is not None:
-        raise ConfigurationError("--landing and --kafka both bind every feed.", fix="Give one of them.")
+        raise ConfigurationError(
+            "--landing and --kafka both bind every feed.", fix="Give one of them.", code="arguments-conflict"
+        )
     path = find_config(environ, start)
     config = read_config(path, environ)
     name, name_origin = _name(target, environ, config)
@@ -176,6 +178,7 @@ def _entry(name: str, origin: str, config: Config) -> TargetConfig:
     raise ConfigurationError(
         f"There is no target {name!r} ({origin}).{did_you_mean(name, known)} Known: {', '.join(known)}.",
         fix=f"Add [targets.{name}] with its lake to {FILE_NAME}, or name another target.",
+        code="target-missing",
     )
 
 
@@ -195,6 +198,7 @@ def _lake_of(name: str, entry: TargetConfig, root: Path) -> Lake:
     raise ConfigurationError(
         f"Target {name!r} has no lake.",
         fix=f'Add lake = "..." to [targets.{name}] of {FILE_NAME}, or give --lake.',
+        code="lake-missing",
     )
 
 

@@ -84,6 +84,7 @@ def substitute(template: str, environ: Mapping[str, str], setting: str) -> str:
             raise ConfigurationError(
                 f"{variable} is not set in the environment, and {setting} needs it.",
                 fix=f"export {variable}=...",
+                code="variable-missing",
             )
     return VARIABLE.sub(lambda match: environ[match[1]], template)
 

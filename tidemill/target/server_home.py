@@ -102,6 +102,7 @@ class ServerHome:
             raise ConfigurationError(
                 f"The folder of the warm server cannot be written: {error.strerror} ({self.folder}).",
                 fix="Set TIDEMILL_CACHE to a folder that this user can write.",
+                code="cache-not-writable",
             ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -62,7 +62,9 @@ class KafkaCluster:
     def __post_init__(self) -> None:
         for name in self.consumer:
             if reason := consumer_fault(name):
-                raise ConfigurationError(f"KafkaCluster: consumer: {name} {reason}.")
+                raise ConfigurationError(
+                    f"KafkaCluster: consumer: {name} {reason}.", code="option-not-allowed"
+                )
 
     @property
     def isolation_level(self) -> str:
@@ -188,6 +190,7 @@ class Target:
             f"Target {self.name!r} does not bind the feed {feed!r}.{did_you_mean(feed, self.feeds)}",
             fix=f'Add "{feed}" = {{path = ...}} or {{topic = ...}} to [targets.{self.name}.feeds] '
             "of tidemill.toml, or give --landing or --kafka.",
+            code="feed-not-bound",
         )
 
     def cluster(self, name: str) -> KafkaCluster:
@@ -200,6 +203,7 @@ class Target:
             raise ConfigurationError(
                 f"Target {self.name!r} has no Kafka cluster {name!r}.{did_you_mean(name, self.clusters)}",
                 fix=f"Add [targets.{self.name}.kafka.{name}] with its bootstrap to tidemill.toml.",
+                code="kafka-cluster-missing",
             )
         return self.clusters[name]
 
@@ -216,6 +220,7 @@ def _plain_folder(binding: Binding) -> Binding:
             f"The folder {binding.path} has one of the characters * ? [ ] {{ }} \\ in its name, and Spark would "
             "take it for a pattern.",
             fix="Rename the folder.",
+            code="name-is-pattern",
         )
     return binding
 

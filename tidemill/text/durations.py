@@ -75,7 +75,8 @@ def flag_time(value: str, *, what: str) -> datetime:
         time = datetime.fromisoformat(value)
     except ValueError:
         raise ConfigurationError(
-            f"{what} is {value!r}, which is no time. Give an ISO-8601 time such as 2026-01-31T12:00."
+            f"{what} is {value!r}, which is no time. Give an ISO-8601 time such as 2026-01-31T12:00.",
+            code="argument-invalid",
         ) from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 

@@ -63,7 +63,7 @@ class StreamName:
         """
         pipeline, slash, stream = text.partition("/")
         if not slash:
-            raise DefinitionError(f"{text!r} is not of the form <pipeline>/<stream>.")
+            raise DefinitionError(f"{text!r} is not of the form <pipeline>/<stream>.", code="name-invalid")
         return cls(valid_name(pipeline, what="pipeline"), valid_name(stream, what="stream"))
 
 
@@ -78,7 +78,8 @@ def valid_name(value: object, *, what: str) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > MAX_LENGTH:
         raise DefinitionError(
             f"{what} name {value!r} is not allowed: use lower-case letters, digits and single underscores, "
-            f"start with a letter, at most {MAX_LENGTH} characters."
+            f"start with a letter, at most {MAX_LENGTH} characters.",
+            code="name-invalid",
         )
     return value
 
@@ -90,7 +91,9 @@ def valid_rule_name(value: object, *, what: str) -> str:
         DefinitionError: With the kind of name, the value and the rule.
     """
     if not isinstance(value, str) or not _RULE.fullmatch(value) or len(value) > MAX_LENGTH:
-        raise DefinitionError(f"{what} name {value!r} is not allowed: it must match [A-Za-z0-9_]+.")
+        raise DefinitionError(
+            f"{what} name {value!r} is not allowed: it must match [A-Za-z0-9_]+.", code="name-invalid"
+        )
     return value
 
 
@@ -103,7 +106,8 @@ def valid_feed_name(value: object) -> str:
     if not isinstance(value, str) or not _FEED.fullmatch(value) or len(value) > MAX_LENGTH:
         raise DefinitionError(
             f"feed name {value!r} is not allowed: use letters, digits, '.', '_' and '-', "
-            f"start with a letter or a digit, at most {MAX_LENGTH} characters."
+            f"start with a letter or a digit, at most {MAX_LENGTH} characters.",
+            code="name-invalid",
         )
     return value
 
@@ -117,7 +121,8 @@ def valid_argument(value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value) or keyword.iskeyword(value):
         raise DefinitionError(
             f"source key {value!r} is not allowed: it names an argument of the function and the source in "
-            "the checkpoint, so use lower-case letters, digits and single underscores."
+            "the checkpoint, so use lower-case letters, digits and single underscores.",
+            code="name-invalid",
         )
     return value
 

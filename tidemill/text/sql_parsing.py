@@ -27,7 +27,9 @@ def valid_schema(schema: object, *, what: str) -> str:
         DefinitionError: The schema is empty or cannot be parsed.
     """
     if not isinstance(schema, str) or not schema.strip():
-        raise DefinitionError(f"{what} is {schema!r}: write the columns as DDL, such as 'id STRING'.")
+        raise DefinitionError(
+            f"{what} is {schema!r}: write the columns as DDL, such as 'id STRING'.", code="schema-invalid"
+        )
     text = " ".join(schema.split()).rstrip(",")
     _remembered(f"schema {text}", lambda: _parse_schema(text, what))
     return text
@@ -44,7 +46,10 @@ def valid_condition(condition: object, *, what: str) -> str:
         DefinitionError: The condition is empty or cannot be parsed.
     """
     if not isinstance(condition, str) or not condition.strip():
-        raise DefinitionError(f"{what} is {condition!r}: write a condition in SQL, such as 'amount > 0'.")
+        raise DefinitionError(
+            f"{what} is {condition!r}: write a condition in SQL, such as 'amount > 0'.",
+            code="condition-invalid",
+        )
     _remembered(f"condition {condition}", lambda: _parse_condition(condition, what))
     return condition
 
@@ -57,12 +62,15 @@ def _parse_schema(schema: str, what: str) -> None:
     try:
         tree = parse_one(f"CAST(x AS STRUCT<{schema}>)", dialect=_DIALECT)
     except SqlglotError as error:
-        raise DefinitionError(f"{what} is {schema!r}, which is not a DDL schema: {_reason(error)}.") from None
+        raise DefinitionError(
+            f"{what} is {schema!r}, which is not a DDL schema: {_reason(error)}.", code="schema-invalid"
+        ) from None
     columns = tree.find(exp.DataType)
     fields = [] if columns is None else columns.expressions
     if not fields or not all(isinstance(field, exp.ColumnDef) and field.args.get("kind") for field in fields):
         raise DefinitionError(
-            f"{what} is {schema!r}, which is not a DDL schema: a column has no name or no type that Spark knows."
+            f"{what} is {schema!r}, which is not a DDL schema: a column has no name or no type that Spark knows.",
+            code="schema-invalid",
         )
 
 
@@ -74,7 +82,8 @@ def _parse_condition(condition: str, what: str) -> None:
         parse_one(f"SELECT ({condition})", dialect=_DIALECT)
     except SqlglotError as error:
         raise DefinitionError(
-            f"{what} is {condition!r}, which is not a condition in Spark SQL: {_reason(error)}."
+            f"{what} is {condition!r}, which is not a condition in Spark SQL: {_reason(error)}.",
+            code="condition-invalid",
         ) from None
 
 

@@ -51,4 +51,6 @@ def at_least(least: int, value: int, name: str) -> None:
         ConfigurationError: The number is below its range.
     """
     if value < least:
-        raise ConfigurationError(f"demo generate: {name} is {value}; it must be at least {least}.")
+        raise ConfigurationError(
+            f"demo generate: {name} is {value}; it must be at least {least}.", code="argument-invalid"
+        )

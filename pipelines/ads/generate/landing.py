@@ -45,6 +45,7 @@ def generate(
             f"demo generate: {later} contains events from index {int(later.stem)} on, and --start is {start}.",
             lost="Nothing was written.",
             fix="Continue after these events with a higher --start, or choose an empty folder with --out.",
+            code="files-exist",
         )
     modified = max((file.stat().st_mtime_ns for file in existing), default=0)
     tally = Tally()

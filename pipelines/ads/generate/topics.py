@@ -67,6 +67,7 @@ def produce(
             f"({refused[0] if refused else 'no answer'}).",
             lost="The topics contain only a part of these events.",
             fix="Check the broker, then generate the events into new topics.",
+            code="demo-not-sent",
         )
     return tally.amounts(seed=seed, start=start, events=events)
 
@@ -91,6 +92,7 @@ def _create_topics(bootstrap: str) -> None:
                     f"demo generate: Kafka at {bootstrap} did not create the topic {feed}: {reason.str()}.",
                     lost="Nothing was sent.",
                     fix="Check the address and that the broker is running, then generate the events again.",
+                    code="demo-not-sent",
                 ) from error
 
 

@@ -8,6 +8,8 @@ UNCHANGED = "Nothing was changed."
 class NotACheckpointError(CheckpointError):
     """The folder does not exist, or has no `metadata`, no `offsets` and no `commits`."""
 
+    code = "not-a-checkpoint"
+
     def __init__(self, path: object, what: str) -> None:
         self.path = str(path)
         super().__init__(
@@ -23,13 +25,12 @@ class CheckpointFormatError(CheckpointError):
     Attributes:
         where: The file, relative to the checkpoint.
         what: What is wrong with the file.
-        code: The stable code under which `verify` reports the problem, such as `truncated-file`.
+        code: The code under which `verify` reports the problem, such as `truncated-file`.
     """
 
     def __init__(self, where: str, what: str, *, code: str, fix: str = "") -> None:
         self.where = where
-        self.code = code
-        super().__init__(what, lost=UNCHANGED, fix=fix)
+        super().__init__(what, code=code, lost=UNCHANGED, fix=fix)
 
     @property
     def _event(self) -> str:

@@ -43,6 +43,7 @@ def status(flags: StreamFlags) -> None:
         raise ConfigurationError(
             "no selected stream declares backfill_by, so there are no ranges.",
             fix="select others; tidemill operations lists the rebuilds of all streams.",
+            code="backfill-by-missing",
         )
     items = list(map(_item, covered))
     report = Report(

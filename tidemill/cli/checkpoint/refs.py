@@ -105,7 +105,7 @@ def checkpoint_refs(which: str, flags: TargetFlags) -> list[CheckpointRef]:
             if stream is not None:
                 fix = f"Run `tidemill status {stream.name}`, which shows how to fix it."
             raise ConfigurationError(
-                error.what, stream=stream and stream.name, lost=error.lost, fix=fix
+                error.what, stream=stream and stream.name, lost=error.lost, fix=fix, code=error.code
             ) from None
     return refs
 
@@ -120,7 +120,9 @@ def one_checkpoint_ref(which: str, flags: TargetFlags) -> CheckpointRef:
     if len(refs) > 1:
         streams = ", ".join(str(ref.stream.name) for ref in refs if ref.stream)
         raise ConfigurationError(
-            f"{which} selects {len(refs)} checkpoints ({streams}).", fix="name one stream."
+            f"{which} selects {len(refs)} checkpoints ({streams}).",
+            fix="name one stream.",
+            code="selection-ambiguous",
         )
     return refs[0]
 
@@ -144,6 +146,8 @@ def _selected(which: str, flags: TargetFlags) -> list[CheckpointRef]:
     if absent:
         message = f"{', '.join(absent)}: no checkpoint yet in {resolved.lake.root}, because no query has run."
         if not refs:
-            raise ConfigurationError(message, fix=f"tidemill run {shlex.quote(which)}{flags}")
+            raise ConfigurationError(
+                message, fix=f"tidemill run {shlex.quote(which)}{flags}", code="stream-never-run"
+            )
         print_note(message)
     return refs

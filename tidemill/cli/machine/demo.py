@@ -153,6 +153,7 @@ def _inputs(project: "ResolvedTarget", console: "Console", *, kafka: bool) -> It
             raise ConfigurationError(
                 "The target 'dev' binds its feeds to Kafka, and the demo writes files.",
                 fix="Give it a landing folder in tidemill.toml, or run `tidemill demo --kafka`.",
+                code="demo-feeds-on-kafka",
             )
         progress = _progress_file(project)
         start = json.loads(progress.read_text(encoding="utf-8"))["next_start"] if progress.exists() else 0

@@ -82,7 +82,9 @@ def generate(
         amounts = generator.produce(bootstrap=kafka, events=events, seed=seed, start=start)
     else:
         raise ConfigurationError(
-            "demo generate needs one destination.", fix="Give --out DIR or --kafka BOOTSTRAP, one of the two."
+            "demo generate needs one destination.",
+            fix="Give --out DIR or --kafka BOOTSTRAP, one of the two.",
+            code="arguments-conflict",
         )
     if as_json:
         print_json(**as_document(amounts))

@@ -41,6 +41,7 @@ def start(flags: TargetFlags) -> None:
         raise ConfigurationError(
             f"The Spark of target {target.name!r} has the mode {target.spark.mode!r}, and only 'warm' has a server.",
             fix=f'Write mode = "warm" into [targets.{target.name}.spark] of tidemill.toml.',
+            code="spark-mode-not-warm",
         )
     attachment = attach(target.spark, aborted=lambda: False)
     attachment.close()

@@ -92,6 +92,7 @@ def write_stream(config: Path, name: StreamName) -> list[Path]:
         raise ConfigurationError(
             f"There is no pipeline in {package} with the files __init__.py and pipeline.py.",
             fix=f"Create it with: tidemill new pipeline {name.pipeline}",
+            code="pipeline-missing",
         )
     written = _write(
         config.parent,
@@ -110,7 +111,9 @@ def valid_pipeline(name: str) -> str:
         ConfigurationError: It is reserved.
     """
     if name in RESERVED_PIPELINES:
-        raise ConfigurationError(f"The pipeline name {name!r} is reserved.", fix="Choose another name.")
+        raise ConfigurationError(
+            f"The pipeline name {name!r} is reserved.", fix="Choose another name.", code="name-reserved"
+        )
     return valid_name(name, what="pipeline")
 
 
@@ -135,6 +138,7 @@ def _with_pipeline(config: str, name: str) -> str:
         + (": the file has it already." if entry in known else "."),
         lost="Nothing was written.",
         fix=f"Choose another name, or edit {FILE_NAME} and the files under pipelines/ by hand.",
+        code="pipeline-name-taken",
     )
 
 
@@ -175,6 +179,7 @@ def _write(folder: Path, files: Mapping[Path, str]) -> list[Path]:
             f"{folder} already has {', '.join(existing[:_MOST_NAMED])}{more}.",
             lost="Nothing was written.",
             fix="Choose another folder or name, or move these files away.",
+            code="files-exist",
         )
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -103,6 +103,7 @@ def as_document(result: "StreamResult", checks: "Sequence[CheckResult] | None" =
         "error": None
         if error is None
         else {
+            "code": error.code,
             "type": type(error).__name__,
             "transient": error.transient,
             "what": error.what,

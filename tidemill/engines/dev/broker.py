@@ -45,7 +45,9 @@ class Credentials:
     def __post_init__(self) -> None:
         for field, value in (("user", self.user), ("password", self.password)):
             if not re.fullmatch(r"[\w-]+", value, flags=re.ASCII):
-                raise ConfigurationError(f"The broker's {field} must be letters, digits, _ and - only.")
+                raise ConfigurationError(
+                    f"The broker's {field} must be letters, digits, _ and - only.", code="argument-invalid"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,10 @@ class Broker:
     def sasl_bootstrap(self) -> str:
         """The `bootstrap.servers` of the SASL_PLAINTEXT listener, mechanism PLAIN; needs `credentials`."""
         if self._credentials is None:
-            raise ConfigurationError("This broker was started without credentials: it has no SASL listener.")
+            raise ConfigurationError(
+                "This broker was started without credentials: it has no SASL listener.",
+                code="broker-without-credentials",
+            )
         return f"127.0.0.1:{self._started_ports().sasl}"
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
@@ -114,7 +119,10 @@ class Broker:
         deadline = time.monotonic() + READY_SECONDS
         while name not in admin.list_topics(timeout=READY_SECONDS).topics:
             if time.monotonic() > deadline:
-                raise TransientError(f"the broker created the topic {name!r} and does not list it.")
+                raise TransientError(
+                    f"the broker created the topic {name!r} and does not list it.",
+                    code="broker-topic-not-listed",
+                )
             time.sleep(POLL_SECONDS)
 
     def wait(self) -> NoReturn:
@@ -124,7 +132,9 @@ class Broker:
             TransientError: The broker ended by itself.
         """
         if self._supervisor is None or self._scratch is None:
-            raise ConfigurationError("The broker is not started: use it in a `with` block.")
+            raise ConfigurationError(
+                "The broker is not started: use it in a `with` block.", code="broker-not-started"
+            )
         raise _not_started("ended", self._supervisor.wait(), self._scratch / "broker.log")
 
     def __enter__(self) -> Self:
@@ -149,7 +159,9 @@ class Broker:
 
     def _started_ports(self) -> Ports:
         if self._ports is None:
-            raise ConfigurationError("The broker is not started: use it in a `with` block.")
+            raise ConfigurationError(
+                "The broker is not started: use it in a `with` block.", code="broker-not-started"
+            )
         return self._ports
 
     def _start(self) -> None:
@@ -177,6 +189,8 @@ class Broker:
 
 class NotStartedError(TransientError):
     """The broker ended, or another answers in its place: another start may help."""
+
+    code = "broker-not-ready"
 
 
 def server_properties(ports: Ports, data: Path, credentials: Credentials | None) -> str:
@@ -255,6 +269,7 @@ def _wait_until_ready(
         raise TransientError(
             f"The development Kafka broker was not ready within {READY_SECONDS} s; its log has: {_reason(log)}",
             fix="Start it again.",
+            code="broker-not-ready",
         ) from error
     if answered.cluster_id != cluster_id:
         raise NotStartedError(f"Another broker than the development broker listens on {bootstrap}.")

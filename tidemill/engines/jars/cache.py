@@ -73,6 +73,7 @@ def jars_of(jar_set: JarSet) -> list[Path]:
             f"The cached jars for {jar_set.purpose} are not the pinned ones: {'; '.join(cached.faults)} "
             f"(in {cached.folder}).",
             fix=f"Replace them with `{jar_set.fetch_command}`.",
+            code="jars-not-pinned",
         )
     if cached.state == "absent":
         cached = fetch(jar_set)
@@ -124,6 +125,7 @@ def _download(jar_set: JarSet, work: Path, console: Console) -> None:
             f"{jar_set.checksum_file.name} pins: {'; '.join(faults)}.",
             lost="No file was kept; the cache is unchanged.",
             fix="Run the command again. If the error stays, the mirror serves other files: do not use them.",
+            code="jars-not-pinned",
         )
     console.print(f"Fetched and verified in {time.monotonic() - started:.0f} s")
 
@@ -158,6 +160,7 @@ def _alone_in(root: Path, console: Console) -> Iterator[None]:
         raise ConfigurationError(
             f"The cache {root} cannot be written: {error.strerror}.",
             fix="Set TIDEMILL_CACHE to another folder.",
+            code="cache-not-writable",
         ) from error
     try:
         try:

@@ -87,6 +87,7 @@ def retrieve(ivy_file: Path, into: Path, scratch: Path, on_jar: Callable[[int], 
             lost="The cache is unchanged.",
             fix="Check the network or the proxy (HTTPS_PROXY); behind a mirror, set TIDEMILL_IVY_SETTINGS to an "
             "ivysettings.xml. Then run the command again.",
+            code="jars-not-fetched",
         )
 
 
@@ -141,6 +142,8 @@ def _settings(environ: Mapping[str, str]) -> list[str]:
     path = Path(chosen).expanduser().absolute()
     if not path.is_file():
         raise ConfigurationError(
-            f"TIDEMILL_IVY_SETTINGS names {path}, which is not a file.", fix="Correct or unset the variable."
+            f"TIDEMILL_IVY_SETTINGS names {path}, which is not a file.",
+            fix="Correct or unset the variable.",
+            code="ivy-settings-missing",
         )
     return ["-settings", str(path)]

@@ -79,7 +79,7 @@ def attach(settings: SparkSettings, *, aborted: Callable[[], bool]) -> Attachmen
     """
     home = settings.server
     if home is None:
-        raise ConfigurationError("mode 'warm' needs a target of tidemill.toml.")
+        raise ConfigurationError("mode 'warm' needs a target of tidemill.toml.", code="warm-without-target")
     confs = server_confs(settings)
     idle_timeout = (settings.idle_timeout or IDLE_TIMEOUT).total_seconds()
     for _ in range(_ATTEMPTS):
@@ -99,7 +99,7 @@ def attach(settings: SparkSettings, *, aborted: Callable[[], bool]) -> Attachmen
         except ServerEndedError:
             pass  # it ended a moment ago: the next turn of the loop starts another one
         wait_until_ended(home, record)
-    raise TransientError("the warm server ended each time this run attached to it.")
+    raise TransientError("the warm server ended each time this run attached to it.", code="warm-server-ended")
 
 
 def _differences(home: ServerHome, record: ServerRecord, confs: Mapping[str, str]) -> tuple[Difference, ...]:
@@ -123,4 +123,5 @@ def _replace(home: ServerHome, record: ServerRecord, different: tuple[Difference
             f"use by process {processes}.",
             lost="No data was lost.",
             fix=f"wait until it is free, or stop it: tidemill engine stop --target {home.target}",
+            code="warm-server-differs",
         )

@@ -143,4 +143,5 @@ def _not_started(home: "ServerHome", reason: str) -> TransientError:
     return TransientError(
         f"The warm server {reason}." + (f" Its log ends with: {last}" if last else ""),
         fix=f"read its log with tidemill engine logs --target {home.target}, and run it again.",
+        code="warm-server-not-started",
     )

@@ -61,6 +61,7 @@ def wait_until_ended(home: "ServerHome", record: "ServerRecord") -> None:
             raise TransientError(
                 f"the warm server of target {home.target!r} (process {record.pid}) does not end.",
                 fix=f"kill {record.pid} {record.jvm_pid}, then run it again.",
+                code="warm-server-not-stopped",
             )
         time.sleep(POLL_SECONDS)
 

@@ -38,6 +38,7 @@ def send_mail(settings: "AlertSettings", alert: "Alert") -> None:
         raise DeliveryError(
             f"The mail server {server} refuses the user name and the password (status {error.smtp_code}).",
             fix="Correct smtp_username and smtp_password.",
+            code="mail-credentials-refused",
         ) from None
     except smtplib.SMTPRecipientsRefused as error:
         statuses = ", ".join(
@@ -46,6 +47,7 @@ def send_mail(settings: "AlertSettings", alert: "Alert") -> None:
         raise DeliveryError(
             f"The mail server {server} refuses every address of email_to: {statuses}.",
             fix="Correct email_to and email_from.",
+            code="mail-addresses-refused",
         ) from None
     except (OSError, smtplib.SMTPException) as error:
         raise DeliveryError(

@@ -45,6 +45,7 @@ def post(webhook: "Secret", alert: "Alert") -> None:
             f"{' and '.join(webhook.variables)} is not an address that begins with https:// or http://, and "
             f"{webhook.setting} needs one.",
             fix=f"export {webhook.variables[0]}=https://...",
+            code="webhook-address-invalid",
         )
     request = Request(  # noqa: S310 - the scheme was verified
         address,

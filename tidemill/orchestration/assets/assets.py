@@ -408,7 +408,11 @@ def _raise_for(results: "list[StreamResult]") -> None:
             "tidemill/failed": [str(result.stream) for result in failed],
             "tidemill/skipped": [str(result.stream) for result in skipped],
             "tidemill/errors": {
-                str(result.stream): {"kind": _kind(result.error), "message": str(result.error)}
+                str(result.stream): {
+                    "code": "" if result.error is None else result.error.code,
+                    "kind": _kind(result.error),
+                    "message": str(result.error),
+                }
                 for result in failed
             },
         },
@@ -418,4 +422,6 @@ def _raise_for(results: "list[StreamResult]") -> None:
 
 def _kind(error: TidemillError | None) -> str:
     """Return what distinguishes one error of a stream from another, whatever numbers its message has."""
-    return "" if error is None else " ".join(filter(None, (type(error).__name__, error.error_class)))
+    return (
+        "" if error is None else " ".join(filter(None, (type(error).__name__, error.code, error.error_class)))
+    )

@@ -59,6 +59,7 @@ def pending_validation(
         f"quarantine, and the definition no longer reads the source {', '.join(sorted(names))!r}.",
         stream=stream.name,
         fix=f"declare the source as it was, and run the stream once: tidemill run {stream.name}",
+        code="unfinished-source-removed",
     )
 
 

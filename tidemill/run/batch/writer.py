@@ -111,7 +111,9 @@ class BatchWriter:
         pause_point("before-batch", self.records.stream)
         query_id = read_tail(self.records.checkpoint(self.generation)).query_id
         if query_id is None:  # Spark has written it before the first batch
-            raise CheckpointError("its checkpoint has no metadata file.", stream=self.records.stream)
+            raise CheckpointError(
+                "its checkpoint has no metadata file.", stream=self.records.stream, code="checkpoint-missing"
+            )
         main = self.records.sink_table(query_id)
         if main is not None and main.has(batch_id):
             self._execute(rows, query_id, batch_id)

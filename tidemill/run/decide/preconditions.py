@@ -53,6 +53,7 @@ def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
             stream=stream.name,
             fix="restore the control folder from a backup. To start over, move the stream's table, checkpoint "
             "and ledger away first.",
+            code="control-folder-missing",
         )
     if snapshot.records.table().open() is not None:
         raise CheckpointError(
@@ -60,6 +61,7 @@ def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
             "run would add every row again.",
             stream=stream.name,
             fix="restore the control and checkpoint folders from a backup, or move the table away.",
+            code="records-missing",
         )
 
 
@@ -79,6 +81,7 @@ def _check_query_id(stream: "Stream", snapshot: Snapshot) -> None:
             stream=stream.name,
             fix="restore the folder from a backup; or compute the stream again from its sources: "
             f"tidemill rebuild {stream.name}",
+            code="checkpoint-missing",
         )
     if known is not None and tail.query_id != known:
         raise CheckpointError(
@@ -86,6 +89,7 @@ def _check_query_id(stream: "Stream", snapshot: Snapshot) -> None:
             f"by query {known}: batches would be counted twice.",
             stream=stream.name,
             fix="restore the checkpoint that belongs to the table.",
+            code="checkpoint-of-another-query",
         )
 
 
@@ -100,6 +104,7 @@ def _check_table(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> No
         stream=stream.name,
         lost="Rows that only the old table had are lost unless it is restored; the sources are unchanged.",
         fix=f"restore the table; or compute it again from the sources: tidemill rebuild {stream.name}",
+        code="table-replaced",
     )
 
 
@@ -116,6 +121,7 @@ def _check_output_mode(stream: "Stream", snapshot: Snapshot, manifest: Manifest)
         "not change again would be missing in the table.",
         stream=stream.name,
         fix=f"declare output_mode={before!r} as before; or compute the stream again: tidemill rebuild {stream.name}",
+        code="output-mode-changed",
     )
 
 
@@ -136,4 +142,5 @@ def _check_checkpoint(stream: "Stream", snapshot: Snapshot) -> None:
                 f"its checkpoint is not sound: {finding.what} ({finding.where}, {finding.code}).",
                 stream=stream.name,
                 fix=finding.fix,
+                code="checkpoint-not-sound",
             )

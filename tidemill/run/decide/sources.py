@@ -47,6 +47,7 @@ def check_names(stream: "Stream", snapshot: Snapshot) -> None:
                 "beginning, and rows that are in the table would be added again.",
                 stream=stream.name,
                 fix=_decision(stream, name, name, "to continue where it stopped"),
+                code="source-returned",
             )
     if missing and new:
         raise TerminalError(
@@ -54,6 +55,7 @@ def check_names(stream: "Stream", snapshot: Snapshot) -> None:
             f"none in the source {new[0]!r}, which is new: Spark would read {new[0]!r} from its beginning.",
             stream=stream.name,
             fix=_decision(stream, missing[0], new[0], f"if {new[0]!r} is {missing[0]!r} renamed"),
+            code="source-name-changed",
         )
 
 
@@ -104,7 +106,9 @@ def check_bindings(
         else:
             fix = "bind it back, or accept the change after a comparison of both sides: "
             fix += f"tidemill rebind {quote(str(stream.name))} {quote(name)}"
-        raise TerminalError(f"its source {name!r} {changed}.", stream=stream.name, fix=fix)
+        raise TerminalError(
+            f"its source {name!r} {changed}.", stream=stream.name, fix=fix, code="binding-changed"
+        )
 
 
 def _other_kind(source: Source, target: Target, record: SourceRecord, offset: "SourceOffset") -> str | None:

@@ -293,7 +293,9 @@ class PipelineRun:
 
     def _failed(self, stream: "Stream", raised: BaseException, seconds: float = 0.0) -> StreamResult:
         """Record a failure, and return its result; a step that fails is a warning of the result."""
-        error: TidemillError = TerminalError(f"{type(raised).__name__} was raised.", stream=stream.name)
+        error: TidemillError = TerminalError(
+            f"{type(raised).__name__} was raised.", stream=stream.name, code="unexpected-error"
+        )
         batches: tuple[BatchRecord, ...] = ()
         warnings: tuple[str, ...] = ()
         try:

@@ -122,6 +122,7 @@ def _of_feed(stream: "Stream", feed: Feed, context: SourceContext, generation: i
             f"the function uses the stateful operation {operators[0]!r} on a feed, whose records are "
             "quarantined batch by batch: it would see one batch at a time.",
             fix="ingest the feed with a stateless function, and do this in a stream that reads its table.",
+            code="feed-with-state",
         )
     # The quarantine needs the raw record, so it comes before the function, and the function runs per batch.
     with_batch = output.withColumn(BATCH, batch_column(generation, 0))
@@ -178,6 +179,7 @@ def _checked_joins(stream: "Stream", rows: "DataFrame") -> tuple[str, ...]:
                 fix=f"write the condition as unix_micros({finding.other}) <= unix_micros({finding.bound}), which "
                 "Spark does not derive a bound from (the state of that side then needs a bound on "
                 f"{finding.watermark!r}, or grows forever).",
+                code="join-loses-matches",
             )
     sides = [finding.side for finding in findings if finding.join == "Inner"]
     if not sides:
@@ -194,7 +196,9 @@ def _checked_joins(stream: "Stream", rows: "DataFrame") -> tuple[str, ...]:
 def _checked(output: object) -> "DataFrame":
     if not hasattr(output, "writeStream"):
         raise TerminalError(
-            f"the function returned {type(output).__name__}, not a DataFrame.", fix="return a DataFrame."
+            f"the function returned {type(output).__name__}, not a DataFrame.",
+            fix="return a DataFrame.",
+            code="function-invalid",
         )
     return output  # type: ignore[return-value]
 

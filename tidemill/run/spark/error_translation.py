@@ -1,6 +1,7 @@
 """Errors of Spark, Delta and Kafka as typed errors of Tidemill, with a fix."""
 
 import re
+from typing import NamedTuple
 
 from tidemill.definitions.expectations import FAIL_MARK
 from tidemill.errors import (
@@ -39,62 +40,78 @@ _TRANSIENT = re.compile(
 
 _VERIFY = "tidemill checkpoint verify {stream}   (names the damaged file and its fix)"
 
-_KNOWN: tuple[tuple[re.Pattern[str], type[TidemillError], str], ...] = (
-    (
+
+class _Known(NamedTuple):
+    """Errors of the engines that mean the same."""
+
+    pattern: re.Pattern[str]
+    kind: type[TidemillError]
+    code: str
+    fix: str
+
+
+_KNOWN = (
+    _Known(
         re.compile(r"SaslAuthenticationException|Authentication failed|AuthenticationException"),
         TerminalError,
-        "correct the cluster's username and password in the target (they come from the environment).",
+        code="kafka-credentials-refused",
+        fix="correct the cluster's username and password in the target (they come from the environment).",
     ),
-    (
+    _Known(
         re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRange|data may have been lost|failOnDataLoss"),
         DataLossError,
-        (
-            "restore the data; or compute the stream again from what its sources have: tidemill rebuild, with "
-            "--allow-missing."
-        ),
+        code="kafka-offsets-missing",
+        fix="restore the data; or compute the stream again from what its sources have: tidemill rebuild, with "
+        "--allow-missing.",
     ),
-    (
+    _Known(
         re.compile(r"DELTA_SOURCE_TABLE_IGNORE_CHANGES|DELTA_SOURCE_IGNORE_DELETE"),
         UpstreamChangeError,
-        "rows of the table that is read were changed or deleted: read its change feed, or rebuild this stream.",
+        code="upstream-rows-changed",
+        fix="rows of the table that is read were changed or deleted: read its change feed, or rebuild this stream.",
     ),
-    (
+    _Known(
         re.compile(r"DELTA_SCHEMA_CHANGED"),
         TransientError,
-        "run it again: the table that is read got new columns, and the next run reads it with them.",
+        code="upstream-columns-changed",
+        fix="run it again: the table that is read got new columns, and the next run reads it with them.",
     ),
-    (
+    _Known(
         re.compile(r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STREAMING_STATEFUL_OPERATOR_NOT_MATCH"),
         CheckpointError,
-        "undo the change of the code, which does not fit the state in the checkpoint, or give the stream a new name.",
+        code="state-incompatible",
+        fix="undo the change of the code, which does not fit the state in the checkpoint, or give the stream a new "
+        "name.",
     ),
-    (
+    _Known(
         re.compile(
             r"CANNOT_LOAD_STATE_STORE|STATE_STORE_|Incomplete log file|STREAMING_CHECKPOINT_|doesn't exist"
             r"|CONCURRENT_STREAM_LOG_UPDATE|STREAMING_STATEFUL_OPERATOR_MISSING"
         ),
         CheckpointError,
-        _VERIFY,
+        code="checkpoint-not-sound",
+        fix=_VERIFY,
     ),
-    (
+    _Known(
         re.compile(r"DELTA_FAILED_TO_MERGE_FIELDS|DELTA_METADATA_MISMATCH|_LEGACY_ERROR_TEMP_DELTA_0007"),
         SchemaChangeError,
-        "cast the column in the function to the table's type, or write to a stream of another name.",
+        code="column-type-changed",
+        fix="cast the column in the function to the table's type, or write to a stream of another name.",
     ),
-    (
+    _Known(
         re.compile(r"DUPLICATE_SOURCE_NAMES"),
         TerminalError,
-        (
-            "the function uses one of its inputs twice: give it two arguments that read the same source, "
-            "source={{'left': s, 'right': s}}."
-        ),
+        code="source-used-twice",
+        fix="the function uses one of its inputs twice: give it two arguments that read the same source, "
+        "source={{'left': s, 'right': s}}.",
     ),
-    (
+    _Known(
         re.compile(
             r"UNRESOLVED_COLUMN|UNSUPPORTED_STREAMING_OPERATOR|STREAMING_OUTPUT_MODE|PARSE_SYNTAX_ERROR"
         ),
         TerminalError,
-        "correct the function or the rule.",
+        code="query-invalid",
+        fix="correct the function or the rule.",
     ),
 )
 
@@ -118,16 +135,19 @@ def translated(
         return error
     text = _text(error)
     for translate in (_expectation, _null_key, _duplicate_key, _lease_lost):
-        if known := translate(text, stream):
-            return known
+        if own := translate(text, stream):
+            return own
     error_class, message = _innermost(text, type(error).__name__)
-    for pattern, kind, fix in _KNOWN:
-        if pattern.search(text):
-            return kind(message, stream=stream, fix=fix.format(stream=stream), error_class=error_class)
+    for known in _KNOWN:
+        if known.pattern.search(text):
+            fix = known.fix.format(stream=stream)
+            return known.kind(message, code=known.code, stream=stream, fix=fix, error_class=error_class)
     if _TRANSIENT.search(text):
-        return TransientError(message, stream=stream, error_class=error_class)
+        return TransientError(message, stream=stream, error_class=error_class, code="query-interrupted")
     then = "run it again." if unfinished_batch is None else f"the next run repeats batch {unfinished_batch}."
-    return TerminalError(message, stream=stream, fix=f"correct the cause; {then}", error_class=error_class)
+    return TerminalError(
+        message, stream=stream, fix=f"correct the cause; {then}", error_class=error_class, code="query-failed"
+    )
 
 
 def _text(error: BaseException) -> str:
@@ -188,6 +208,7 @@ def _expectation(text: str, stream: StreamName) -> TidemillError | None:
         fix="correct the input or the function, or declare the expectation with 'drop' or 'warn'.",
         error_class="EXPECTATION_FAILED",
         rule=match[1],
+        code="expectation-violated",
     )
 
 
@@ -202,6 +223,7 @@ def _null_key(text: str, stream: StreamName) -> TidemillError | None:
         lost="No data was lost, and no row of the batch was written.",
         fix="filter such rows, or quarantine them where the feed is ingested.",
         error_class="MERGE_NULL_KEY",
+        code="merge-key-null",
     )
 
 
@@ -217,6 +239,7 @@ def _duplicate_key(text: str, stream: StreamName) -> TidemillError | None:
         fix="give keys= all columns that the output is grouped by, or name the column that orders changes in "
         "sequence_by=.",
         error_class="MERGE_DUPLICATE_KEY",
+        code="merge-key-twice",
     )
 
 

@@ -50,6 +50,7 @@ def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, 
             stream=stream.name,
             fix=f"{again}; or keep what {stream.name} has, and skip that commit: tidemill accept "
             f"{quote(str(stream.name))} --version {quote(edge)}",
+            code="upstream-rows-changed",
         )
 
 

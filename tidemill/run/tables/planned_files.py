@@ -61,4 +61,5 @@ def check_planned_files(
             lost="What these files had and its tables have not is lost unless they are restored.",
             fix=f"restore the files; or, to continue without them, put empty ones in their place (touch "
             f"{quote(missing[0])}), and run the stream again.",
+            code="planned-files-missing",
         )

@@ -41,6 +41,7 @@ def check_read_commits(stream: "Stream", lake: "Lake", records: Mapping[str, Sou
                 lost="Rows of commits that count as read, and were not, would be missing in this stream.",
                 fix="restore the newest copy; or compute the stream again from the table: "
                 f"tidemill rebuild {stream.name}",
+                code="upstream-restored",
             )
 
 

@@ -75,6 +75,7 @@ def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> I
                 f"{first.restored}), and this stream has read rows that were taken back.",
                 stream=stream.name,
                 fix=again if batch is not None else f"tidemill rebuild {stream.name}",
+                code="upstream-rewound",
             )
         yield Detour(
             name,

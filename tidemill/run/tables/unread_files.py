@@ -51,6 +51,7 @@ def check_unread_files(
                     f"{source.upstream} has now can.",
                     fix=f"let VACUUM of {source.upstream} keep files for longer than its readers wait; and compute "
                     f"the stream and its readers again: tidemill rebuild {stream.name} --downstream",
+                    code="upstream-files-vacuumed",
                 )
 
 
