@@ -7,11 +7,11 @@ import pytest
 
 from tests.checkpoint import handmade
 from tests.checkpoint.recognized import inspect
+from tests.raising import raises
 from tidemill.checkpoint import (
     CheckpointFormatError,
     FileAbsentError,
     NextStart,
-    NotACheckpointError,
     file_source_paths,
     history,
     offset_batches,
@@ -42,7 +42,7 @@ def test_a_folder_that_is_not_a_checkpoint_is_refused(tmp_path: Path, exists: bo
     folder = tmp_path / "tables"
     if exists:
         (folder / "_delta_log").mkdir(parents=True)
-    with pytest.raises(NotACheckpointError, match="is not a checkpoint"):
+    with raises("not-a-checkpoint", folder):
         read_tail(folder)
 
 
@@ -193,7 +193,7 @@ def test_damaged_offsets_have_a_code(tmp_path: Path, content: str, code: str) ->
 
 def test_an_unknown_version_is_refused_by_number(tmp_path: Path) -> None:
     handmade.write(tmp_path / "commits" / "0", "v3\n{}")
-    with pytest.raises(CheckpointFormatError, match="format version 3; versions 1 to 2 are supported"):
+    with raises("unknown-version", "version 3", "versions 1 to 2"):
         read_commit(tmp_path, 0)
 
 

@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime
 import pytest
 from pyspark.sql import functions as F
 
+from tests.raising import raises
 from tidemill import Csv, DeltaAppend, DeltaMerge, Expect, Feed, Json, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
-from tidemill.errors import DefinitionError, TerminalError
 from tidemill.testing import multiset
 
 # The tests' Spark interprets expressions; compiled ones are evaluated in another order, shared parts first.
@@ -130,7 +130,7 @@ def test_a_row_for_which_a_fail_rule_raises_stops_the_batch(scratch):
     strict = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), expect=[rule], name="payments")(
         lambda e: e
     )
-    with pytest.raises(TerminalError, match="'positive'") as raised:
+    with raises("expectation-violated", "'positive'") as raised:
         scratch.run(strict, [PAYMENTS[:2]])
     assert raised.value.error_class == "EXPECTATION_FAILED"
     assert raised.value.rule == "positive"
@@ -144,7 +144,7 @@ def test_a_rule_that_is_not_a_condition_is_still_refused(scratch):
     payments = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="payments")(
         lambda events: events
     )
-    with pytest.raises(TerminalError, match="DATATYPE_MISMATCH"):
+    with raises("query-failed", "DATATYPE_MISMATCH"):
         scratch.run(payments, [PAYMENTS[:1]])
 
 
@@ -235,5 +235,5 @@ def test_a_line_that_is_no_header_is_a_record(scratch):
 
 
 def test_the_option_header_is_refused_with_the_argument():
-    with pytest.raises(DefinitionError, match="header=True"):
+    with raises("option-is-argument", "header=True"):
         Csv("id STRING", {"header": "true"})

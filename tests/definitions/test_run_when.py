@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.raising import raises
 from tidemill import DeltaAppend, Feed, Pipeline, Raw, RunWhen
 from tidemill.definitions.run_when import Amount
-from tidemill.errors import DefinitionError
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -54,20 +54,20 @@ def test_runs_are_at_most_so_frequent():
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "code", "value"),
     [
-        ({"rows": 0}, "rows is 0"),
-        ({"files": True}, "files is True"),
-        ({"oldest": "soon"}, "oldest is 'soon'"),
-        ({"cron": "61 * * * *"}, "cron is '61"),
-        ({"cron": "* * * *"}, "five fields"),
-        ({"cron": "0 6 * * fry"}, "five fields"),
-        ({"cron": "*/0 * * * *"}, "five fields"),
-        ({"cron": "0 6 * * *", "rows": 5}, "in place of"),
+        ({"rows": 0}, "argument-invalid", "rows is 0"),
+        ({"files": True}, "argument-invalid", "files is True"),
+        ({"oldest": "soon"}, "argument-invalid", "oldest is 'soon'"),
+        ({"cron": "61 * * * *"}, "argument-invalid", "cron is '61"),
+        ({"cron": "* * * *"}, "argument-invalid", "'* * * *'"),
+        ({"cron": "0 6 * * fry"}, "argument-invalid", "fry"),
+        ({"cron": "*/0 * * * *"}, "argument-invalid", "*/0"),
+        ({"cron": "0 6 * * *", "rows": 5}, "arguments-conflict", "cron"),
     ],
 )
-def test_a_wrong_policy_is_refused_where_it_is_declared(fields, message):
-    with pytest.raises(DefinitionError, match=message):
+def test_a_wrong_policy_is_refused_where_it_is_declared(fields, code, value):
+    with raises(code, value):
         RunWhen(**fields)
 
 
@@ -87,5 +87,5 @@ def test_a_stream_has_the_policy_of_its_pipeline_unless_it_has_its_own():
 
     assert declared("orders").run_when == hourly
     assert declared("names", run_when=large).run_when == large
-    with pytest.raises(DefinitionError, match=r"shop/bad: run_when is 'hourly'"):
+    with raises("argument-invalid", "shop/bad", "'hourly'"):
         declared("bad", run_when="hourly")

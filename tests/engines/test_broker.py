@@ -14,10 +14,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.raising import raises
 from tidemill.engines.dev import broker as broker_module
 from tidemill.engines.dev import supervised
 from tidemill.engines.dev.broker import Broker, Credentials, Ports, server_properties
-from tidemill.errors import ConfigurationError, TransientError
+from tidemill.errors import ConfigurationError
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
@@ -90,19 +91,16 @@ def test_a_broker_that_does_not_start_says_what_it_said(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
-    with pytest.raises(
-        TransientError,
-        match=r"could not format its folder \(exit status 3\); its log has: ERROR: the disk is on fire",
-    ):
+    with raises("broker-not-ready", "exit status 3", "the disk is on fire"):
         Broker().__enter__()
     assert not list(tmp_path.glob("tidemill-broker-*"))
     assert len((tmp_path / "starts").read_text().split()) == broker_module.ATTEMPTS
 
 
 def test_asking_for_an_address_needs_a_started_broker():
-    with pytest.raises(ConfigurationError, match="not started"):
+    with raises("broker-not-started"):
         _ = Broker().bootstrap
-    with pytest.raises(ConfigurationError, match="without credentials"):
+    with raises("broker-without-credentials"):
         _ = Broker().sasl_bootstrap
 
 

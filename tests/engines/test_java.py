@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.raising import raises
 from tidemill.engines import java as java_module
 from tidemill.engines.java import Java, complaint, find_java, require_java
-from tidemill.errors import ConfigurationError
 
 MODULES = "java.base jdk.incubator.vector java.sql"
 
@@ -119,7 +119,7 @@ def test_no_java_at_all():
 def test_require_java_raises_the_same_line_as_an_error_of_ours(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(home(tmp_path, release='JAVA_VERSION="11.0.22"\n')))
 
-    with pytest.raises(ConfigurationError, match=r"Found Java 11\.0\.22 at .*too old; Spark needs Java 17"):
+    with raises("java-missing", "Java 11.0.22", "Java 17"):
         require_java()
 
 

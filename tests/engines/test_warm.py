@@ -13,12 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.raising import raises
 from tests.warm_servers import attached, serving
 from tidemill.engines.warm import attachment, launch
 from tidemill.engines.warm.record import ServerRecord, running
 from tidemill.engines.warm.settings import described, differences
 from tidemill.engines.warm.wire import ServerEndedError, answer_to
-from tidemill.errors import ConfigurationError, TransientError
 from tidemill.target.server_home import ServerHome
 from tidemill.target.spark_settings import SparkSettings
 
@@ -184,9 +184,7 @@ def test_a_server_with_other_settings_that_is_in_use_is_refused_with_what_differ
     monkeypatch.setattr(attachment, "FREE_SECONDS", 0.3)
     monkeypatch.setattr(attachment, "server_confs", lambda _: {"spark.driver.memory": "2g"})
     _, connection = attached(home)
-    with pytest.raises(
-        ConfigurationError, match=r"spark.driver.memory is not set, and this run needs 2g"
-    ) as raised:
+    with raises("warm-server-differs", "spark.driver.memory", "2g") as raised:
         attachment.attach(SparkSettings(mode="warm", server=home), aborted=lambda: False)
     assert str(os.getpid()) in raised.value.what
     assert "tidemill engine stop --target dev" in raised.value.fix
@@ -215,7 +213,7 @@ def test_a_server_that_does_not_start_is_reported_with_the_end_of_its_log(home, 
         return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
 
     monkeypatch.setattr(launch, "_start", fails)
-    with pytest.raises(TransientError, match=r"ended with status 3\. Its log ends with: one no memory left"):
+    with raises("warm-server-not-started", "status 3", "no memory left"):
         launch.ready_server(home, {}, idle_timeout=LONG, aborted=lambda: False)
     assert not home.has_server
 
@@ -235,11 +233,11 @@ def test_no_server_starts_while_the_jvm_of_one_that_was_killed_may_be_writing(ho
 
     monkeypatch.setattr(launch, "_start", start)
     polls = iter((False, False, True))
-    with pytest.raises(TransientError, match="was not ready"):
+    with raises("warm-server-not-started"):
         launch.ready_server(home, {}, idle_timeout=1, aborted=lambda: next(polls))
     assert not started
     jvm.kill()
     jvm.communicate()
-    with pytest.raises(TransientError, match="ended with status 1"):
+    with raises("warm-server-not-started", "status 1"):
         launch.ready_server(home, {}, idle_timeout=1, aborted=lambda: False)
     assert started

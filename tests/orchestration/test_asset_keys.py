@@ -8,9 +8,9 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.raising import raises
 from tidemill import DeltaAppend, DeltaSource, Feed, FileSource, Json, KafkaSource, Pipeline
 from tidemill.connectors.external_keys import folder_key, other_key, pattern_key, topic_key
-from tidemill.errors import DefinitionError
 from tidemill.orchestration.assets.assets import pipeline_job, streaming_assets, streaming_resources
 from tidemill.orchestration.assets.translator import external_assets
 from tidemill.storage.local_store import scheme_of
@@ -112,14 +112,14 @@ def test_a_key_reads_as_the_path_does(path, key):
 
 @pytest.mark.parametrize("name", sorted(DISALLOWED_NAMES))
 def test_a_pipeline_cannot_have_a_name_that_dagster_refuses(name):
-    with pytest.raises(DefinitionError, match="pipeline name"):
+    with raises("name-reserved", name):
         Pipeline(name)
 
 
 def test_the_namespaces_of_keys_are_no_pipeline_names():
     keys = [topic_key("c", "t"), folder_key("files", "/a"), folder_key("delta", "/a"), other_key("x")]
     for namespace in {key[0] for key in keys} | {"feed"}:
-        with pytest.raises(DefinitionError, match="reserved"):
+        with raises("name-reserved", namespace):
             Pipeline(namespace)
 
 

@@ -16,9 +16,10 @@ from dagster import (
     materialize,
 )
 
+from tests.raising import raises
 from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
 from tidemill.checkpoint.verify import Finding
-from tidemill.errors import ConfigurationError, DefinitionError, TerminalError, TransientError
+from tidemill.errors import ConfigurationError, TerminalError, TransientError
 from tidemill.orchestration.assets.assets import (
     checks_job,
     pipeline_job,
@@ -336,7 +337,7 @@ def test_a_rule_must_not_have_the_name_of_a_check_that_every_stream_has(name):
     declare = Pipeline("shop").stream(
         source=Feed("f", Json("id INT")), sink=DeltaAppend(), name="s", expect=[Expect(name, "true")]
     )
-    with pytest.raises(DefinitionError, match=f"shop/s: expectation '{name}'"):
+    with raises("name-reserved", "shop/s", name):
         declare(lambda events: events)
 
 

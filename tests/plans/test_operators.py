@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tidemill.errors import TerminalError
+from tests.raising import raises
 from tidemill.plans.aggregates import kept_aggregates
 from tidemill.plans.operators import STATE_TYPES, operators_of, with_types
 from tidemill.plans.state_compatibility import check, verdict
@@ -292,7 +292,7 @@ def test_a_difference_decides_the_verdict(operators, kind):
     if kind == "safe":
         check(STREAM, result)
     else:
-        with pytest.raises(TerminalError, match="its code has changed") as refused:
+        with raises("code-changed") as refused:
             check(STREAM, result)
         assert "tidemill accept air/result --change" in refused.value.fix
         assert "tidemill rebuild air/result" in refused.value.fix

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.leases import held
+from tests.raising import raises
 from tidemill import DeltaAppend, Feed, Pipeline, Raw
-from tidemill.errors import DefinitionError
 from tidemill.run.decide.waiting import wait_until_free
 from tidemill.storage.lake import Lake
 from tidemill.text.durations import flag_duration
@@ -54,5 +54,5 @@ def test_a_length_of_time_on_the_command_line(written, seconds):
 
 
 def test_a_wrong_length_of_time_is_named():
-    with pytest.raises(DefinitionError, match=r"--wait is '3 apples'"):
+    with raises("argument-invalid", "--wait", "'3 apples'"):
         flag_duration("3 apples", what="--wait")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.raising import raises
 from tidemill.errors import ConfigurationError
 from tidemill.target.alert_settings import AlertSettings
 from tidemill.target.resolve import resolve
@@ -89,6 +90,6 @@ def test_a_fault_is_named(tmp_path, alerts, fault):
 
 def test_a_variable_that_is_not_set_is_an_error_of_its_target_only(tmp_path):
     alerts = MAIL.replace("tidemill@example.com", "${FROM}")
-    with pytest.raises(ConfigurationError, match=r"FROM is not set .* alerts\.email_from"):
+    with raises("variable-missing", "FROM", "alerts.email_from"):
         resolved(tmp_path, alerts)
     assert resolve("dev", start=tmp_path).alerts is None

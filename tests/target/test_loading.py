@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.errors import ConfigurationError, DefinitionError
+from tests.raising import raises
 from tidemill.target.loading import load_pipelines
 
 GOOD = "from tidemill import Pipeline\nshop = Pipeline('shop')\n"
@@ -86,12 +86,12 @@ def test_an_entry_that_is_listed_twice_is_loaded_once(root):
 
 
 @pytest.mark.parametrize(
-    ("entry", "kind"), [("tm_gone:x", ConfigurationError), ("tm_wrong:wrong", DefinitionError)]
+    ("entry", "code"), [("tm_gone:x", "pipeline-not-loaded"), ("tm_wrong:wrong", "name-invalid")]
 )
-def test_where_nothing_can_be_loaded_streams_raise_the_first_error(root, entry, kind):
+def test_where_nothing_can_be_loaded_streams_raise_the_first_error(root, entry, code):
     loaded = load_pipelines([entry], root)
 
-    with pytest.raises(kind, match=f"Pipeline '{entry}' is not loaded"):
+    with raises(code, entry):
         loaded.streams()
 
 

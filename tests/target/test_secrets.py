@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.errors import ConfigurationError
+from tests.raising import raises
 from tidemill.target.secret import Secret, is_secret
 
 SECRETS = """
@@ -108,7 +108,5 @@ def test_a_reference_shows_a_mask_and_reveals_the_value(monkeypatch):
 def test_a_variable_that_is_not_set_is_named_with_the_setting(monkeypatch):
     monkeypatch.setenv("TM_PASSWORD", "")
 
-    with pytest.raises(
-        ConfigurationError, match=r"TM_PASSWORD is not set in the environment, and db\.url needs it"
-    ):
+    with raises("variable-missing", "TM_PASSWORD", "db.url"):
         Secret("${TM_PASSWORD}", "db.url").reveal()

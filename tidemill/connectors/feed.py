@@ -73,7 +73,8 @@ class Feed(Source):
             valid_condition(condition, what=f"{self.describe()}: rule {rule!r}")
         if UNPARSABLE in self.rules:
             raise DefinitionError(
-                f"{self.describe()}: the rule name {UNPARSABLE!r} is reserved; choose another."
+                f"{self.describe()}: the rule name {UNPARSABLE!r} is reserved; choose another.",
+                code="name-reserved",
             )
         positive(self.max_records_per_batch, what=f"{self.describe()}: max_records_per_batch")
         positive(self.max_files_per_batch, what=f"{self.describe()}: max_files_per_batch")
@@ -93,7 +94,8 @@ class Feed(Source):
         del delay
         raise DefinitionError(
             f"{self.describe()}: a feed has no watermark on {column!r}, because its quarantine needs a "
-            "stateless stream. Ingest the feed into one stream and put the watermark where another reads it."
+            "stateless stream. Ingest the feed into one stream and put the watermark where another reads it.",
+            code="feed-with-state",
         )
 
     def describe(self) -> str:

@@ -76,8 +76,12 @@ def known_options(options: Mapping[str, str], known: Iterable[str], *, what: str
     for option, value in options.items():
         if option.lower() not in names:
             hint = did_you_mean(option.lower(), names)
-            raise DefinitionError(f"{what}: options has {option!r}, which Spark does not know.{hint}")
+            raise DefinitionError(
+                f"{what}: options has {option!r}, which Spark does not know.{hint}", code="option-not-known"
+            )
         if argument := _LIMITS.get(option.lower()):
-            raise DefinitionError(f"{what}: {option} is an argument here; use {argument}.")
+            raise DefinitionError(
+                f"{what}: {option} is an argument here; use {argument}.", code="option-is-argument"
+            )
         if not isinstance(value, str):
             raise DefinitionError(f"{what}: option {option!r} is {value!r}: write it as a string.")

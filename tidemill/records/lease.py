@@ -210,6 +210,7 @@ def take(files: Store, stream: StreamName, run_id: str) -> Lease:
             stream=stream,
             lost=NOTHING_LOST,
             fix="give this user the right to write there, or name another lake with --lake.",
+            code="lake-not-writable",
         ) from error
     return Lease(files, stream, epoch, version, holder)
 

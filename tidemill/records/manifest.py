@@ -177,6 +177,7 @@ def read_manifest(files: Store, stream: StreamName) -> Manifest | None:
             f"its manifest {path} cannot be read: {error}.",
             stream=stream,
             fix="restore the file from a backup.",
+            code="records-not-readable",
         ) from error
     if content.get("schema_version") not in range(_OLDEST_VERSION, SCHEMA_VERSION + 1):
         raise TerminalError(
@@ -184,6 +185,7 @@ def read_manifest(files: Store, stream: StreamName) -> Manifest | None:
             f"reads versions {_OLDEST_VERSION} to {SCHEMA_VERSION}.",
             stream=stream,
             fix="use the Tidemill version that wrote it, or a newer one.",
+            code="manifest-version-unknown",
         )
     return Manifest(
         generations=tuple(map(_generation, content["generations"])),

@@ -98,6 +98,7 @@ def read_operation(files: Store, key: str, stream: StreamName) -> Operation | No
             f"the record of its last operation, {files.uri(key)}, cannot be read: {error}.",
             stream=stream,
             fix="restore the file from a backup.",
+            code="records-not-readable",
         ) from error
 
 
@@ -114,6 +115,7 @@ def unfinished_error(operation: Operation, stream: StreamName) -> TerminalError:
         f"its {operation.kind} that began at {operation.began_at} is not finished (steps that are done: {done}).",
         stream=stream,
         fix=f"finish it: {operation.command}",
+        code="operation-not-finished",
     )
 
 

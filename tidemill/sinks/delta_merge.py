@@ -82,14 +82,21 @@ class DeltaMerge(DeltaSink):
             raise DefinitionError(f"DeltaMerge: scd_type is {self.scd_type!r}; it is 1 or 2.")
         if self.has_versions and self.sequence_by is None:
             raise DefinitionError(
-                "DeltaMerge: scd_type=2 needs sequence_by, the column that orders the versions of a key."
+                "DeltaMerge: scd_type=2 needs sequence_by, the column that orders the versions of a key.",
+                code="arguments-conflict",
             )
         if self.valid_by is not None and self.scd_type == 1:
-            raise DefinitionError("DeltaMerge: valid_by needs scd_type=2; only versions have a validity.")
+            raise DefinitionError(
+                "DeltaMerge: valid_by needs scd_type=2; only versions have a validity.",
+                code="arguments-conflict",
+            )
         if self.apply_as_deletes is not None:
             valid_condition(self.apply_as_deletes, what="DeltaMerge: apply_as_deletes")
         if lost := sorted(set(self._needed).intersection(self.except_columns)):
-            raise DefinitionError(f"DeltaMerge: except_columns has {lost}, which the merge itself needs.")
+            raise DefinitionError(
+                f"DeltaMerge: except_columns has {lost}, which the merge itself needs.",
+                code="arguments-conflict",
+            )
 
     @property
     def key_columns(self) -> Sequence[str]:
@@ -159,6 +166,7 @@ class DeltaMerge(DeltaSink):
             raise TerminalError(
                 f"the merge needs the column {missing[0]!r}, and the output has {sorted(by_name)}.",
                 fix="add the column to the function's output, or correct keys=, sequence_by= or valid_by=.",
+                code="merge-column-missing",
             )
         if self.has_versions and self._validity is not None:
             validity = by_name[self._validity].dataType

@@ -25,6 +25,7 @@ from dagster import (
 )
 
 from tests import servers
+from tests.raising import raises
 from tidemill import DeltaAppend, Expect, Feed, Pipeline, Raw
 from tidemill.errors import ConfigurationError, TerminalError, TransientError
 from tidemill.orchestration.alerts import routing as alert_delivery
@@ -417,7 +418,7 @@ def test_a_reset_cursor_loses_nothing_and_repeats_only_what_is_still_broken(shop
 def test_a_variable_that_is_not_set_fails_the_tick_and_keeps_the_message(shop, server, monkeypatch):
     shop.run(failed(CLICKS))
     monkeypatch.delenv("ALERT_URL")
-    with pytest.raises(ConfigurationError, match=r"ALERT_URL is not set .* alerts\.webhook of target 'dev'"):
+    with raises("variable-missing", "ALERT_URL", "alerts.webhook", "'dev'"):
         shop.tick()
     shop.send_to(server.port)
     shop.tick()

@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 
 from pipelines.ads.generate import Amounts, FeedAmounts, Kind, Record, arrivals, generate, produce, topics
 from tests.pipelines.ads import oracle
+from tests.raising import raises
 from tidemill.cli.machine import demo_generate
 from tidemill.engines.dev.broker import Broker
-from tidemill.errors import ConfigurationError, TransientError
+from tidemill.errors import ConfigurationError
 
 STREAMS = {feed: stream for stream, feed in oracle.FEED_OF.items()}
 TIME_OF = {"ad-impressions": "event_time", "ad-clicks": "click_time"}
@@ -245,14 +246,14 @@ def test_existing_events_are_not_overwritten(tmp_path):
     before = oracle.records_of(tmp_path)
 
     for start in (0, 50):
-        with pytest.raises(ConfigurationError, match="Nothing was written"):
+        with raises("files-exist", "Nothing was written"):
             generate(out=tmp_path, events=100, seed=8, files=3, start=start)
     assert oracle.records_of(tmp_path) == before
 
 
 @pytest.mark.parametrize("wrong", [{"events": 0}, {"start": -1}, {"files": 0}, {"late": -1}])
 def test_a_number_out_of_range_is_refused_by_name(tmp_path, wrong):
-    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+    with raises("argument-invalid", next(iter(wrong))):
         generate(**{"out": tmp_path / "new", "events": 1, "seed": 7, "files": 1} | wrong)
     assert not (tmp_path / "new").exists()
 
@@ -353,5 +354,5 @@ def test_a_broker_that_is_down_is_a_transient_error(monkeypatch):
     monkeypatch.setattr(topics, "_DEADLINE_S", 1)
     with socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and not listening
-        with pytest.raises(TransientError, match="Nothing was sent"):
+        with raises("demo-not-sent", "Nothing was sent"):
             produce(bootstrap=f"127.0.0.1:{taken.getsockname()[1]}", events=1, seed=7)

@@ -127,6 +127,7 @@ def waiting_versions(
             f"{what}: the table in {table} is missing; the checkpoint continues at its version {at.version}.",
             lost="Rows that were written to it after that version are lost unless it is restored.",
             fix="restore the table. A table that was recreated in its place needs a new checkpoint of this stream.",
+            code="source-table-missing",
         )
     _check_same_table(table, at, what)
     if at.is_starting:  # it is in the snapshot that it began with: the rest waits
@@ -149,6 +150,7 @@ def _log(table: TableRef, what: str, first: int) -> _Log:
         raise TerminalError(
             f"{what}: the log of {table} cannot be read: {error.strerror}.",
             fix="give this user the right to read it.",
+            code="source-not-readable",
         ) from None
     return _Log(table, files.written, files.head)
 
@@ -256,6 +258,7 @@ def _check_same_table(table: TableRef, at: DeltaPosition, what: str) -> None:
             f"(id {at.reservoir_id}): it was deleted and recreated.",
             lost="Rows that the old table got after the last run are lost unless it is restored.",
             fix="restore the old table, or rebuild this stream from the new one with a new checkpoint.",
+            code="source-table-recreated",
         )
 
 
@@ -268,6 +271,7 @@ def _check_continues(log: _Log, at: DeltaPosition, what: str, *, tolerant: bool)
             lost=f"Versions {log.head + 1} to {newest_read} are missing in the table; "
             "this stream has read them.",
             fix="restore the newest copy, or rebuild this stream from the table with a new checkpoint.",
+            code="source-table-restored",
         )
     following = [version for version in log.written if version >= at.version]
     first = following[0] if following else log.head + 1
@@ -278,6 +282,7 @@ def _check_continues(log: _Log, at: DeltaPosition, what: str, *, tolerant: bool)
             lost=f"Versions {at.version} to {first - 1} can no longer be read one by one.",
             fix="rebuild this stream with a new checkpoint, and raise the table's property "
             "delta.logRetentionDuration.",
+            code="source-log-removed",
         )
 
 

@@ -140,11 +140,13 @@ def waiting_files(
         raise TerminalError(
             f"{what}: there is no folder {error.filename}.",
             fix=f"create it (mkdir -p {quote(str(error.filename))}), or correct the target.",
+            code="folder-missing",
         ) from None
     except OSError as error:
         raise TerminalError(
             f"{what}: {error.filename} cannot be read: {error.strerror}.",
             fix="give this user the right to read it, or correct the target.",
+            code="source-not-readable",
         ) from None
     position = FilePosition.of(offset)
     logged = _logged(checkpoint, name, relocation)
@@ -181,6 +183,7 @@ def _refuse_doubling(files: list[str], what: str) -> None:
             f"{what}: the name of {bad} has one of the characters * ? [ ] {{ }} \\ in it, and Spark would read "
             "every other file of the same batch twice.",
             fix="rename the file, or move it away.",
+            code="name-is-pattern",
         )
 
 

@@ -56,7 +56,8 @@ class FileSource(Source):
         if archive is not None and (archive.rstrip("/") + "/").startswith(self.path.rstrip("/") + "/"):
             raise DefinitionError(
                 f"FileSource {self.path!r}: sourceArchiveDir {archive!r} is inside the source, "
-                "so archived files would be read again; choose a folder outside it."
+                "so archived files would be read again; choose a folder outside it.",
+                code="arguments-conflict",
             )
 
     def describe(self) -> str:

@@ -32,7 +32,9 @@ class Csv(Format):
     def __post_init__(self) -> None:
         known_options(self.options, FORMAT_OPTIONS["csv"], what="Csv")
         if any(option.lower() == "header" for option in self.options):
-            raise DefinitionError("Csv: header is an argument here; use header=True.")
+            raise DefinitionError(
+                "Csv: header is an argument here; use header=True.", code="option-is-argument"
+            )
         object.__setattr__(self, "schema", valid_schema(self.schema, what="Csv: schema"))
 
     def parsed(self, text: "Column") -> "Column":

@@ -194,6 +194,7 @@ def topics_of(source: KafkaSource, client: Client, cluster: KafkaCluster) -> dic
             raise TerminalError(
                 f"there is no topic {name!r} on the Kafka cluster {cluster.bootstrap}.",
                 fix="create the topic, or correct the binding in the target.",
+                code="kafka-topic-missing",
             )
     return topics
 
@@ -212,6 +213,7 @@ def partitions_of(source: KafkaSource, topics: Mapping[str, Topic], cluster: Kaf
         raise TerminalError(
             f"topic {topic!r} on the Kafka cluster {cluster.bootstrap} has no partition {number}.",
             fix=f"correct assign= of the source: the topic has the partitions 0 to {topics[topic].partitions - 1}.",
+            code="kafka-partition-missing",
         )
     return assigned
 
@@ -240,6 +242,7 @@ def _partition_missing(partition: Partition, at: int, cluster: KafkaCluster) -> 
         f"there at offset {at}: the topic was deleted, or recreated with fewer partitions.",
         lost=f"Messages of that partition from offset {at} on, if there were any, are lost.",
         fix=_WAYS,
+        code="kafka-offsets-missing",
     )
 
 
@@ -255,10 +258,12 @@ def _out_of_range(
             lost=f"Offsets {end} to {at - 1} are missing in the topic (this stream has read them); offsets "
             f"{first} to {end - 1} may hold new messages that it would never read.",
             fix=_WAYS,
+            code="kafka-offsets-missing",
         )
     return DataLossError(
         f"{where} begins at offset {first}, and the checkpoint continues at offset {at}: retention removed "
         "messages before they were read.",
         lost=f"Offsets {at} to {first - 1} (at most {pluralize(first - at, 'message')}) are lost to this stream.",
         fix=_WAYS,
+        code="kafka-offsets-missing",
     )

@@ -101,6 +101,7 @@ class Client:
                 f"The settings of the Kafka cluster {cluster.bootstrap} are refused: "
                 f"{self._without_secrets(error.args[0].str())}.",
                 fix="correct the cluster in tidemill.toml.",
+                code="kafka-settings-refused",
             ) from None
 
     def cluster_id(self) -> str:
@@ -296,9 +297,12 @@ class Client:
             return TerminalError(
                 f"{where} {_REFUSED[refused.code()]}: {self._without_secrets(refused.str())}.",
                 fix="correct the cluster in tidemill.toml, or the variables that it names.",
+                code="kafka-access-refused",
             )
         reason = self._errors[-1] if self._errors else error
-        return TransientError(f"{where} does not answer: {self._without_secrets(reason.str())}.")
+        return TransientError(
+            f"{where} does not answer: {self._without_secrets(reason.str())}.", code="kafka-not-reachable"
+        )
 
     def _without_secrets(self, text: str) -> str:
         password = self._cluster.client_config().get("sasl.password")

@@ -59,7 +59,8 @@ class KafkaSource(Source):
             raise DefinitionError(
                 "KafkaSource: give exactly one of subscribe, subscribe_pattern and assign "
                 f"(subscribe={self.subscribe!r}, subscribe_pattern={self.subscribe_pattern!r}, "
-                f"assign={dict(self.assign)!r})."
+                f"assign={dict(self.assign)!r}).",
+                code="arguments-conflict",
             )
         positive(self.max_records_per_batch, what="KafkaSource: max_records_per_batch")
         check_options(self.options, what="KafkaSource")
@@ -100,9 +101,15 @@ def check_options(options: Mapping[str, str], *, what: str) -> None:
         if lowered == "minoffsetspertrigger":
             raise DefinitionError(
                 f"{what}: minOffsetsPerTrigger can leave a tail unread in an available-now run. "
-                "Let the schedule decide when a run is worth it, and leave the option out."
+                "Let the schedule decide when a run is worth it, and leave the option out.",
+                code="option-not-allowed",
             )
         if lowered in _OWN:
-            raise DefinitionError(f"{what}: {option} is an argument here; use {_OWN[lowered]}.")
+            raise DefinitionError(
+                f"{what}: {option} is an argument here; use {_OWN[lowered]}.", code="option-is-argument"
+            )
         if lowered.startswith("kafka.") and is_secret(option):
-            raise DefinitionError(f"{what}: {option} is a credential, which belongs to the target's cluster.")
+            raise DefinitionError(
+                f"{what}: {option} is a credential, which belongs to the target's cluster.",
+                code="option-not-allowed",
+            )

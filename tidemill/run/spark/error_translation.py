@@ -54,7 +54,7 @@ _KNOWN = (
     _Known(
         re.compile(r"SaslAuthenticationException|Authentication failed|AuthenticationException"),
         TerminalError,
-        code="kafka-credentials-refused",
+        code="kafka-access-refused",
         fix="correct the cluster's username and password in the target (they come from the environment).",
     ),
     _Known(
