@@ -237,6 +237,7 @@ class Connector(ABC, Generic[AnySource]):
         raise TerminalError(
             f"the end of {source.describe()} is not known.",
             fix="read it from its beginning: --from earliest.",
+            code="start-invalid",
         )
 
     def start_at(self, reading: Reading, wanted: Any) -> Start:
@@ -253,6 +254,7 @@ class Connector(ABC, Generic[AnySource]):
         raise TerminalError(
             f"its source {reading.name!r} is of the kind {self.kind!r}, which has no such offsets.",
             fix="give offsets by topic and partition, or a version of a table; or --from now.",
+            code="start-invalid",
         )
 
     def start_where_it_is(self, reading: Reading, raw: str) -> Start:

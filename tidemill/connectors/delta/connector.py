@@ -90,7 +90,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
             fix = "correct the path, or create the table."
             if source.upstream is not None:
                 fix = f"tidemill run {source.upstream}"
-            raise TerminalError(f"{source.describe()} does not exist.", fix=fix)
+            raise TerminalError(f"{source.describe()} does not exist.", fix=fix, code="source-table-missing")
         at = DeltaPosition.of(reading.offset)
         begin = 0 if at is None else at.version
         end = table.version() + 1
@@ -111,7 +111,9 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
             return super().start_at(reading, wanted)
         if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
             raise TerminalError(
-                f"its source {reading.name!r} is a table, and {wanted!r} is no version.", fix="give a number."
+                f"its source {reading.name!r} is a table, and {wanted!r} is no version.",
+                fix="give a number.",
+                code="start-invalid",
             )
         now = position.version
         return Start(

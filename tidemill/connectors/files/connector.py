@@ -119,7 +119,9 @@ class FileConnector(Connector[FileSource]):
         """Refuse: the files that are read have no offsets."""
         del raw
         raise TerminalError(
-            f"its source {reading.name!r} is a folder, whose files have no offsets.", fix="give --from now."
+            f"its source {reading.name!r} is a folder, whose files have no offsets.",
+            fix="give --from now.",
+            code="start-invalid",
         )
 
     def fits(self, source: FileSource, reading: Reading) -> bool:

@@ -96,7 +96,9 @@ def start_at(position: TopicPosition, name: str, wanted: Mapping[str, Any]) -> S
             before = merged.get((topic, int(number))) if str(number).isdigit() else None
             if before is None or not isinstance(at, int) or at < 0:
                 raise TerminalError(
-                    f"{topic}-{number} is no partition that it reads.", fix="correct the offsets."
+                    f"{topic}-{number} is no partition that it reads.",
+                    fix="correct the offsets.",
+                    code="start-invalid",
                 )
             skipped += max(0, at - before)
             doubled += max(0, before - at)
@@ -136,6 +138,7 @@ def continue_in(
             f"the new topic has fewer messages than this stream has read ({'; '.join(positions.impossible)}).",
             fix="read it from its beginning with --from-beginning, which repeats messages that the old topic had "
             "as well; or bind the source back.",
+            code="rebind-not-possible",
         )
 
     def renamed(raw: str) -> str:
