@@ -122,9 +122,9 @@ class StreamUnderChange:
         """Write the records of the sources into the manifest."""
         self.snapshot.records.write_manifest(self.manifest.with_active(sources=dict(sources)))
 
-    def refuse(self, what: str, fix: str) -> TerminalError:
+    def refuse(self, what: str, fix: str, *, code: str) -> TerminalError:
         """Return the error that the change is not possible."""
-        return TerminalError(what, stream=self.stream.name, fix=fix)
+        return TerminalError(what, stream=self.stream.name, fix=fix, code=code)
 
 
 @contextmanager
@@ -147,6 +147,7 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
             "it has never run, so there is nothing to change.",
             stream=stream.name,
             fix=f"tidemill run {stream.name}",
+            code="stream-never-run",
         )
     with leased(records, why, dry_run=dry_run):
         snapshot = records.snapshot()

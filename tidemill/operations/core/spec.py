@@ -105,7 +105,9 @@ class Argument:
         if given is None:
             return None
         if self.minimum is not None and given < self.minimum:
-            raise ConfigurationError(f"{name} is {given}.", fix=f"Give a number from {self.minimum} on.")
+            raise ConfigurationError(
+                f"{name} is {given}.", fix=f"Give a number from {self.minimum} on.", code="argument-invalid"
+            )
         return given if self.read is None else self.read(given, what=name)
 
 
@@ -207,7 +209,7 @@ class OperationSpec:
         chosen = [name for name in self.one_of if _is_given(given.get(name))]
         if self.one_of and len(chosen) != 1:
             shown = [one.usage if by_flag else one.name for one in self.arguments if one.name in self.one_of]
-            raise ConfigurationError(f"Name one of {', '.join(shown)}.")
+            raise ConfigurationError(f"Name one of {', '.join(shown)}.", code="arguments-conflict")
         return {
             one.name: one.value(given.get(one.name, one.default), one.option if by_flag else one.name)
             for one in self.arguments
@@ -240,12 +242,16 @@ class OperationSpec:
                 operation on one.
         """
         if self.replays and not selection:
-            raise ConfigurationError("Name the streams, such as ads/impressions, or a pipeline.")
+            raise ConfigurationError(
+                "Name the streams, such as ads/impressions, or a pipeline.", code="selection-missing"
+            )
         selected = self.eligible(select(known, selection, exclude))
         if self.one_stream and len(selected) != 1:
             names = ", ".join(str(stream.name) for stream in selected)
             raise ConfigurationError(
-                f"{' '.join(selection)!r} selects {len(selected)} streams.", fix=f"name one of {names}."
+                f"{' '.join(selection)!r} selects {len(selected)} streams.",
+                fix=f"name one of {names}.",
+                code="selection-ambiguous",
             )
         plus = "+" if downstream else ""
         wider = [f"{name.removesuffix('+')}+" for name in selection] if plus else None

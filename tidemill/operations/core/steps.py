@@ -164,6 +164,7 @@ def check_current(records: StreamRecords, operation: Operation) -> None:
             f"another command has changed it since the {operation.kind} began.",
             stream=records.stream,
             fix=f"start over: {operation.command}",
+            code="changed-meanwhile",
         )
 
 

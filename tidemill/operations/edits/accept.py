@@ -44,12 +44,15 @@ def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run:
         offsets = {} if entry is None else entry.offsets
         if name not in declared:
             raise subject.refuse(
-                f"its definition has no streaming source {name!r}.", f"name one of {', '.join(declared)}."
+                f"its definition has no streaming source {name!r}.",
+                f"name one of {', '.join(declared)}.",
+                code="source-not-declared",
             )
         if offsets.get(name) is not None:
             raise subject.refuse(
                 f"its checkpoint has a position in the source {name!r}, so the source is not new.",
                 "no action is needed; run the stream.",
+                code="nothing-to-change",
             )
         leaving = [known for known in offsets if known not in declared]
         effects = [f"The next run reads {declared[name].describe()} from its beginning."]
@@ -85,7 +88,9 @@ def accept_findings(stream: "Stream", target: "Target", *, dry_run: bool = False
         )
         findings = compare(context).findings
         if not findings:
-            raise subject.refuse("the check exactly_once has found nothing.", "no action is needed.")
+            raise subject.refuse(
+                "the check exactly_once has found nothing.", "no action is needed.", code="nothing-to-change"
+            )
         if not dry_run:
             records.write_checked(replace(before, position=newest_position(context)))
         return Change(
@@ -118,6 +123,7 @@ def accept_version(
             raise subject.refuse(
                 f"it does not read new rows of {upstream}.",
                 f"name one of {', '.join(map(str, stream.upstreams)) or 'its upstream streams'}.",
+                code="upstream-not-read",
             )
         refused = {
             commit.version: commit
@@ -129,6 +135,7 @@ def accept_version(
             raise subject.refuse(
                 f"its next run does not refuse version {version} of {upstream}.",
                 f"name one of {versions}." if versions else "no action is needed; run the stream.",
+                code="nothing-to-change",
             )
         commit = refused[version]
         effects = [f"Rows that the commit removed from {upstream} stay in the table of {stream.name}."]
@@ -169,7 +176,9 @@ def accept_change(stream: "Stream", target: "Target", engine: "Engine", *, dry_r
         verdict = code_change.verdict(active, subject.snapshot.tail, built.operators, built.fingerprint)
         if verdict.kind not in ("mixes_state", "refused_by_spark"):
             raise subject.refuse(
-                "its next run does not refuse a change of its code.", "no action is needed; run the stream."
+                "its next run does not refuse a change of its code.",
+                "no action is needed; run the stream.",
+                code="nothing-to-change",
             )
         differences = [str(difference) for difference in verdict.differences]
         effect = (
@@ -206,7 +215,9 @@ def _upstream_version(value: str, *, what: str) -> tuple[StreamName, int]:
     """
     commit = _VERSION.fullmatch(value)
     if commit is None:
-        raise ConfigurationError(f"{what} is {value!r}.", fix="Name the commit such as ads/clicks@7.")
+        raise ConfigurationError(
+            f"{what} is {value!r}.", fix="Name the commit such as ads/clicks@7.", code="argument-invalid"
+        )
     return StreamName.parse(commit[1]), int(commit[2])
 
 

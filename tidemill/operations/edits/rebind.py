@@ -49,11 +49,13 @@ def rebind(
             raise subject.refuse(
                 f"no folder and no topic is recorded for a source {name!r}.",
                 f"name one of {', '.join(bound) or 'its sources, once it has run'}.",
+                code="source-never-read",
             )
         if difference(recorded.binding, now, source, target) is None:
             raise subject.refuse(
                 f"the source {name!r} reads {describe(now)}, which its checkpoint continues.",
                 "no action is needed; run the stream.",
+                code="nothing-to-change",
             )
         rebinding = _Rebinding(subject, name, source, target, recorded.binding, now, from_beginning)
         effects, edit = rebinding.plan()
@@ -114,6 +116,7 @@ class _Rebinding:
                 f"its checkpoint has a position in {describe(self.old)}, which means nothing in "
                 f"{describe(self.now)}.",
                 "read the new one from its beginning with --from-beginning, or bind the source back.",
+                code="rebind-not-possible",
             )
         self._refuse_unfinished_batch()
 
@@ -145,6 +148,7 @@ class _Rebinding:
             raise self.subject.refuse(
                 f"batch {start.batch_id} was planned over the old binding and must be repeated over it.",
                 f"bind the source back and run the stream once (tidemill run {self.subject.stream.name}).",
+                code="batch-not-finished",
             )
 
 

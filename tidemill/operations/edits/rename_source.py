@@ -61,23 +61,31 @@ def _position(subject: StreamUnderChange, offsets: Offsets, old: str, new: str) 
     declared = streaming_sources(subject.stream)
     if new not in declared:
         raise subject.refuse(
-            f"its definition has no streaming source {new!r}.", f"name one of {', '.join(declared)}."
+            f"its definition has no streaming source {new!r}.",
+            f"name one of {', '.join(declared)}.",
+            code="source-not-declared",
         )
     if old in declared and old != new:
         raise subject.refuse(
-            f"its definition still has the source {old!r}.", "rename the argument of the function first."
+            f"its definition still has the source {old!r}.",
+            "rename the argument of the function first.",
+            code="source-still-declared",
         )
     recorded = subject.sources.get(old, SourceRecord())
     # A command that was killed after its last edit left the manifest as it was.
     finishing = old in subject.sources and new in offsets and new not in subject.sources
     if new in offsets and not finishing:
         raise subject.refuse(
-            f"its checkpoint has the source {new!r} already.", "no action is needed; run the stream."
+            f"its checkpoint has the source {new!r} already.",
+            "no action is needed; run the stream.",
+            code="nothing-to-change",
         )
     if recorded.stopped_at is None and old not in offsets and not finishing:
         known = sorted({*offsets, *(name for name, r in subject.sources.items() if r.stopped_at)})
         raise subject.refuse(
-            f"its checkpoint has no position of a source {old!r}.", f"name one of {', '.join(known)}."
+            f"its checkpoint has no position of a source {old!r}.",
+            f"name one of {', '.join(known)}.",
+            code="source-never-read",
         )
     return recorded.stopped_at or offsets.get(old)
 

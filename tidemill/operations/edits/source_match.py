@@ -48,6 +48,7 @@ def names_of_sources(
                 f"source {offset.key!r} of the checkpoint has read {_read(reading)}, and that fits {which}.",
                 stream=stream.name,
                 fix="declare the sources as the query read them: the same folders, topics and tables.",
+                code="adopt-sources-differ",
             )
         names[offset.key] = fitting[0]
     if sorted(names.values()) != sorted(declared):
@@ -57,6 +58,7 @@ def names_of_sources(
             f"stream's ({', '.join(missing) or 'one fits two'}).",
             stream=stream.name,
             fix="declare exactly the sources that the query read.",
+            code="adopt-sources-differ",
         )
     return names
 

@@ -126,28 +126,37 @@ class _Adopting:
             raise self._refuse(
                 f"the checkpoint {self.checkpoint} is not sound: {errors[0].what} ({errors[0].where}).",
                 errors[0].fix,
+                code="checkpoint-not-sound",
             )
         tail = read_tail(self.checkpoint)
         if has_checkpoint(here) and read_tail(here).query_id != tail.query_id:
             raise self._refuse(
-                f"its checkpoint {here} exists and is of another query.", "move the folder away."
+                f"its checkpoint {here} exists and is of another query.",
+                "move the folder away.",
+                code="files-exist",
             )
         if tail.next_start.kind in ("first_run", "repeat_batch"):
             raise self._refuse(
                 f"batch {tail.next_start.batch_id} of the query is not committed.",
                 "let the query end properly: start it once more with the trigger availableNow.",
+                code="batch-not-finished",
             )
         if keeps_paths(self.checkpoint):
             raise self._refuse(
                 "the query uses transformWithState, whose state has the paths of its own checkpoint.",
                 "rebuild the table with a stream of its own.",
+                code="adopt-not-possible",
             )
         return tail
 
     def _names(self, tail: Tail) -> Mapping[str, str]:
         """Return the names of the stream's sources by those (or the positions) in the checkpoint."""
         if tail.committed_offsets is None:
-            raise self._refuse("its last commit has no offsets.", "restore the checkpoint from a copy.")
+            raise self._refuse(
+                "its last commit has no offsets.",
+                "restore the checkpoint from a copy.",
+                code="checkpoint-not-sound",
+            )
         return names_of_sources(self.stream, self.target, self.checkpoint, tail.committed_offsets)
 
     def _checked_table(self, tail: Tail) -> SinkTable:
@@ -158,6 +167,7 @@ class _Adopting:
                 "only a stream with one DeltaAppend can adopt a table: others have columns that plain Spark does not "
                 "write, or tables that lack the batches so far.",
                 "declare sink=DeltaAppend(...).",
+                code="adopt-not-possible",
             )
         moved = self.table is None or not self.table.exists()  # before a kill, or by the user
         path = self.records.table() if moved or self.table is None else self.table
@@ -173,6 +183,7 @@ class _Adopting:
                 f"the checkpoint ends at batch {_last(tail)} of query {tail.query_id}, and the table {path} has {has}: "
                 "it is another table, an older one, or was written by a function of foreachBatch.",
                 "name the table that the query writes with format('delta').",
+                code="checkpoint-of-another-query",
             )
         partitions = table.metadata().partition_columns
         if list(main.partition_by) != partitions:
@@ -180,6 +191,7 @@ class _Adopting:
                 f"the table {path} is partitioned by {partitions}, and the sink by "
                 f"{list(main.partition_by)}.",
                 f"declare DeltaAppend(partition_by={partitions}).",
+                code="partitions-differ",
             )
         return SinkTable(path, str(table.metadata().id), table.version(), newest_batch=_last(tail))
 
@@ -188,7 +200,9 @@ class _Adopting:
         table = self.records.sink_table(tail.query_id)
         entry = read_tail(self.records.checkpoint(_FIRST)).committed_offsets
         if table is None or tail.query_id is None or entry is None:
-            raise self._refuse("its table or its checkpoint disappeared.", "run the command again.")
+            raise self._refuse(
+                "its table or its checkpoint disappeared.", "run the command again.", code="changed-meanwhile"
+            )
         last = _last(tail)
         generation = Generation(
             number=_FIRST,
@@ -213,8 +227,8 @@ class _Adopting:
         self.records.write_checked(Checked(position=position))
         self.records.write_manifest(Manifest(generations=(generation,)))
 
-    def _refuse(self, what: str, fix: str) -> TerminalError:
-        return TerminalError(what, stream=self.stream.name, fix=fix)
+    def _refuse(self, what: str, fix: str, *, code: str) -> TerminalError:
+        return TerminalError(what, stream=self.stream.name, fix=fix, code=code)
 
 
 def _last(tail: Tail) -> int:

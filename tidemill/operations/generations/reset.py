@@ -86,6 +86,7 @@ def reset(
                     stream,
                     "it has read nothing, so there is nothing to reset.",
                     f"tidemill run {stream.name}",
+                    code="stream-never-run",
                 )
             starts = {} if start == "earliest" else _starts(stream, target, snapshot, planned, arguments)
             effects = _effects(stream, starts, start, table)
@@ -122,6 +123,7 @@ def _starts(
             stream,
             "it has state, which does not exist for a start in the middle: what is open there would be missing.",
             f"start from the earliest data; or compute it again: tidemill rebuild {stream.name}",
+            code="reset-not-possible",
         )
     entry = planned
     if snapshot.tail.next_start.kind == "repeat_batch":
@@ -147,6 +149,7 @@ def _read_before(
                     stream,
                     f"batch {planned.batch_id} is in table {there.table.name} and is not finished.",
                     f"finish it first: tidemill run {stream.name}; or, if the rows may go: --table replace",
+                    code="batch-not-finished",
                 )
     return replace(planned, sources=()) if tail.committed_offsets is None else tail.committed_offsets
 
@@ -214,7 +217,12 @@ def _check_allowed(
         (decided["skipped"], allow_skipped, "--allow-skipped"),
     ):
         if sentences and not allowed:
-            raise _refused(stream, " ".join(sentences), f"if that is intended: {operation.command} {option}")
+            raise _refused(
+                stream,
+                " ".join(sentences),
+                f"if that is intended: {operation.command} {option}",
+                code="rows-doubled-or-skipped",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +316,8 @@ def _reset(manifest: Manifest, operation: Operation) -> Manifest:
     return replace(manifest.with_generation(generation), last_run=None)
 
 
-def _refused(stream: "Stream", what: str, fix: str) -> TerminalError:
-    return TerminalError(what, stream=stream.name, fix=fix)
+def _refused(stream: "Stream", what: str, fix: str, *, code: str) -> TerminalError:
+    return TerminalError(what, stream=stream.name, fix=fix, code=code)
 
 
 def _apply(stream: "Stream", work: Work, **arguments: Any) -> Change:

@@ -88,7 +88,10 @@ def rewind(
         manifest = snapshot.manifest
         if manifest is None:
             raise _refused(
-                stream, "it has never run, so there is nothing to rewind.", f"tidemill run {stream.name}"
+                stream,
+                "it has never run, so there is nothing to rewind.",
+                f"tidemill run {stream.name}",
+                code="stream-never-run",
             )
         arguments = REWIND.recorded(to_batch=to_batch, to_time=to_time)
         operation = unfinished(records, KIND, arguments)
@@ -125,6 +128,7 @@ class _Planning:
                     self.stream,
                     f"the log of its table shows no batch that was committed by {to_time.isoformat()}.",
                     "name a later time; tidemill checkpoint history lists the batches.",
+                    code="batch-not-known",
                 )
         copied = [
             number
@@ -138,12 +142,14 @@ class _Planning:
                 f"the offsets of batch {batch} are not in its checkpoint, which has batches {there} (Spark keeps the "
                 "last hundred, and none is older than a rebuild).",
                 f"name one of them; or rebuild the stream: tidemill rebuild {self.stream.name}",
+                code="batch-not-known",
             )
         if batch == copied[-1] and self.snapshot.tail.next_start.kind != "repeat_batch":
             raise _refused(
                 self.stream,
                 f"batch {batch} is its newest, so there is nothing to take back.",
                 "name an earlier batch.",
+                code="nothing-to-change",
             )
         return batch
 
@@ -217,6 +223,7 @@ class _Planning:
             self.stream,
             f"{what}.",
             f"name a later batch; or rebuild the stream from its sources: tidemill rebuild {self.stream.name}",
+            code="rewind-not-possible",
         )
 
 
@@ -339,8 +346,8 @@ def _rewound(manifest: Manifest, decided: Mapping[str, Any]) -> Manifest:
     )
 
 
-def _refused(stream: "Stream", what: str, fix: str) -> TerminalError:
-    return TerminalError(what, stream=stream.name, fix=fix)
+def _refused(stream: "Stream", what: str, fix: str, *, code: str) -> TerminalError:
+    return TerminalError(what, stream=stream.name, fix=fix, code=code)
 
 
 def _apply(stream: "Stream", work: Work, **arguments: Any) -> Change:

@@ -56,14 +56,19 @@ def named(stream: "Stream", target: "Target", entry: "OffsetEntry", text: str) -
         wanted = json.loads(text)
     except ValueError as error:
         raise ConfigurationError(
-            f"--from is {text!r}, which is neither earliest, now nor JSON: {error}."
+            f"--from is {text!r}, which is neither earliest, now nor JSON: {error}.", code="argument-invalid"
         ) from None
     if not isinstance(wanted, dict):
-        raise ConfigurationError(f"--from is {text!r}: give an object with an offset per source.")
+        raise ConfigurationError(
+            f"--from is {text!r}: give an object with an offset per source.", code="argument-invalid"
+        )
     sources = streaming_sources(stream)
     if unknown := sorted(set(wanted) - set(sources)):
         raise TerminalError(
-            f"it has no source {unknown[0]!r}.", stream=stream.name, fix=f"name {', '.join(sources)}."
+            f"it has no source {unknown[0]!r}.",
+            stream=stream.name,
+            fix=f"name {', '.join(sources)}.",
+            code="source-not-declared",
         )
     starts = {}
     for name in sources:
@@ -72,7 +77,10 @@ def named(stream: "Stream", target: "Target", entry: "OffsetEntry", text: str) -
         reading = Reading(target=target, name=name, offset=offset)
         if name in wanted and (offset is None or offset.raw is None):
             raise TerminalError(
-                f"its source {name!r} was never read.", stream=stream.name, fix="run the stream first."
+                f"its source {name!r} was never read.",
+                stream=stream.name,
+                fix="run the stream first.",
+                code="source-never-read",
             )
         try:
             if name in wanted:

@@ -80,6 +80,7 @@ def replay_quarantine(
             "it does not read a feed, so it has no quarantine.",
             stream=stream.name,
             fix="name a stream that reads a feed; tidemill list shows what each stream reads.",
+            code="quarantine-missing",
         )
     with leased(records, KIND, dry_run=dry_run) as lease:
         operation = unfinished(records, KIND, {})
@@ -229,6 +230,7 @@ class _Replaying:
                 stream=self.stream.name,
                 lost="The rows of the records that passed are in this folder, and in no table yet.",
                 fix="restore the folder from a backup, and run the command again.",
+                code="staging-missing",
             )
         return staged.read(self._spark)
 
@@ -243,6 +245,7 @@ class _Replaying:
                 f"its definition no longer has the sink {name!r}, which its replay {operation.id} writes.",
                 stream=self.stream.name,
                 fix="declare the sink as it was, and run the command again.",
+                code="sink-removed",
             )
         metadata = CommitMetadata(batch_id=None, operation=operation.id, **operation.decided["metadata"])
         identity = BatchIdentity(str(self.stream.name), operation.id, 0)

@@ -118,6 +118,7 @@ def with_feed(streams: "Sequence[Stream]") -> "tuple[Stream, ...]":
         raise ConfigurationError(
             "The selection has no stream that reads a feed, and no other stream has a quarantine.",
             fix="Select a stream that reads a feed; tidemill list shows what each stream reads.",
+            code="quarantine-missing",
         )
     return reading
 

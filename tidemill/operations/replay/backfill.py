@@ -105,6 +105,7 @@ def backfill(
                 stream=stream.name,
                 fix="choose a range that does not need it; or give --allow-missing, and the rows that came from it "
                 "are missing.",
+                code="sources-incomplete",
             )
         decided = current | {"query_id": str(uuid4()), "missing": list(missing)}
         decided |= {"column": span.column, "type": span.kind, "begin": span.begin, "end": span.end}
@@ -136,9 +137,10 @@ def _check(stream: "Stream", snapshot: Snapshot) -> None:
             "it has read nothing so far, so there is nothing to compute again.",
             stream=stream.name,
             fix=f"tidemill run {stream.name}",
+            code="stream-never-run",
         )
     if (because := whole_because(stream)) is not None:
-        raise TerminalError(f"{because}.", stream=stream.name, fix=again)
+        raise TerminalError(f"{because}.", stream=stream.name, fix=again, code="backfill-not-possible")
     known = {source.key for source in snapshot.tail.latest_offset.sources}
     declared = {name for name, source in stream.sources.items() if source.streaming}
     if known != declared:
@@ -147,6 +149,7 @@ def _check(stream: "Stream", snapshot: Snapshot) -> None:
             f"{', '.join(sorted(declared))}.",
             stream=stream.name,
             fix=f"run the stream first (tidemill run {stream.name}); or {again}",
+            code="source-name-changed",
         )
 
 

@@ -84,6 +84,7 @@ def backfill_range(stream: "Stream", table: "TableRef", begin: str, end: str) ->
             stream=stream.name,
             fix=f"declare backfill_by= with a date or timestamp column of its table; or rebuild it as a whole: "
             f"tidemill rebuild {stream.name}",
+            code="backfill-by-missing",
         )
     column = stream.backfill_by.column
     opened = table.open()
@@ -97,6 +98,7 @@ def backfill_range(stream: "Stream", table: "TableRef", begin: str, end: str) ->
             + ("no such column." if kind is None else f"it as {kind or 'a nested type'}."),
             stream=stream.name,
             fix="name a column that is a date, a timestamp or a string.",
+            code="backfill-by-unsuitable",
         )
     first, last = (_value(stream, column, kind, value) for value in (begin, end))
     if first >= last:
@@ -104,6 +106,7 @@ def backfill_range(stream: "Stream", table: "TableRef", begin: str, end: str) ->
             f"the range from {begin} to {end} is empty.",
             stream=stream.name,
             fix="give a later end with --to.",
+            code="argument-invalid",
         )
     return BackfillRange(column, kind, first, last)
 
@@ -123,5 +126,6 @@ def _value(stream: "Stream", column: str, kind: str, value: str) -> str:
             f"{value!r} is no {kind} for the column {column!r}.",
             stream=stream.name,
             fix="give a value such as 2026-01-31" + ("." if kind == "date" else "T12:00."),
+            code="argument-invalid",
         ) from None
     return value

@@ -98,6 +98,7 @@ class Backfilling(Staging):
                 f"its batch {tail.next_start.batch_id} is not complete.",
                 stream=self.stream.name,
                 fix=f"run the stream first: tidemill run {self.stream.name}",
+                code="batch-not-finished",
             )
         return entry
 

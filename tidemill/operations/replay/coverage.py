@@ -84,6 +84,7 @@ def coverage(stream: "Stream", target: "Target") -> Coverage:
             "it declares no column to select rows by, so it has no ranges.",
             stream=stream.name,
             fix="declare backfill_by=, or see tidemill operations.",
+            code="backfill-by-missing",
         )
     column = stream.backfill_by.column
     layers: list[Span[Operation | None]] = [Span(None, None, None)]

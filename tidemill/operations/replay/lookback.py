@@ -59,6 +59,7 @@ class Lookback:
                 "with a time zone.",
                 stream=self.stream.name,
                 fix="declare backfill_by= with a date or timestamp column; or declare no lookback.",
+                code="backfill-by-unsuitable",
             )
         period = period_around(self.span, self.length)
         checkpoint = self.records.snapshot().checkpoint
@@ -87,6 +88,7 @@ class Lookback:
                     f"since the backfill began, it must read {spans[name].reads}.",
                     stream=self.stream.name,
                     fix="give the same command again: it starts over.",
+                    code="changed-meanwhile",
                 )
         check_unread(self.stream, self.records.table(), self.span, spans, format_duration(self.length))
         return spans
@@ -118,5 +120,6 @@ def lookback_of(stream: "Stream", given: str | timedelta | None) -> timedelta | 
             f"a lookback is given, and everything is read again: {because}.",
             stream=stream.name,
             fix="leave --lookback out.",
+            code="lookback-unused",
         )
     return parse_duration(given, what="lookback")

@@ -91,6 +91,7 @@ def rebuild(
             "it has never run, so there is nothing to rebuild.",
             stream=stream.name,
             fix=f"tidemill run {stream.name}",
+            code="stream-never-run",
         )
     arguments = REBUILD.recorded(keep_old=keep_old, allow_missing=allow_missing)
     operation = unfinished(records, KIND, arguments)
@@ -103,6 +104,7 @@ def rebuild(
                 stream=stream.name,
                 fix=f"tidemill rebuild {stream.name} --allow-missing, and the rows that came from it are missing from "
                 "the new table.",
+                code="sources-incomplete",
             )
         decided = current | {"missing": list(missing), "old_rows": _rows(records)}
         operation = REBUILD.begin(stream.name, arguments, decided)
@@ -222,6 +224,7 @@ class _Rebuilding(Staging):
                 f"its staged checkpoint {staged.checkpoint} is missing.",
                 stream=self.stream.name,
                 fix="restore the folder from a backup.",
+                code="staging-missing",
             )
         sinks: list[TableSink | None] = [*self.stream.tables[:-1]]
         if feed_of(self.stream):

@@ -59,6 +59,7 @@ def check_unread(
                 f"not read, and would be missing: {named}{more}.",
                 stream=stream.name,
                 fix=fix,
+                code="lookback-too-short",
             )
     elif all(one.is_empty for one in spans.values()):
         rows = dataset_of(opened).count_rows(filter=in_range(opened, span))
@@ -68,6 +69,7 @@ def check_unread(
                 f"{pluralize(rows, 'row')} would be missing.",
                 stream=stream.name,
                 fix=fix,
+                code="lookback-too-short",
             )
 
 
