@@ -21,9 +21,9 @@ from tests.checks.checks_lake import (
     without_version,
 )
 from tests.leases import held
+from tests.raising import raises
 from tidemill import Checks, DeltaAppend, DeltaMerge, DeltaOverwrite, Pipeline, QueryOptions, StateBounds
 from tidemill.checks.evaluation import evaluate
-from tidemill.errors import TerminalError
 from tidemill.operations import accept_findings
 from tidemill.records.batch import BatchRecord, Late
 from tidemill.run.execute.results import StreamResult
@@ -397,7 +397,7 @@ def test_lines_that_a_killed_run_left_out_are_a_warning(lake):
 
 def test_findings_that_are_accepted_are_not_found_again_and_later_ones_are(lake):
     target = lake.scratch().target
-    with pytest.raises(TerminalError, match="found nothing"):
+    with raises("nothing-to-change"):
         accept_findings(orders, target)
     table = DeltaTable(str(lake.lake.table(orders.name)))
     rows = table.to_pyarrow_table().slice(0, 1)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import functions as F
 
+from tests.raising import raises
 from tidemill import (
     DeltaAppend,
     DeltaMerge,
@@ -19,7 +20,6 @@ from tidemill import (
 )
 from tidemill.connectors.registry import connector_of
 from tidemill.definitions.options import pinned_differences
-from tidemill.errors import DefinitionError
 from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
 
@@ -113,26 +113,47 @@ def test_every_streaming_source_has_a_limit(source, limits):
 
 
 @pytest.mark.parametrize(
-    ("declare", "message"),
+    ("declare", "code", "value"),
     [
-        (lambda: FileSource(path="in", format="text", options={FILES: "5"}), "max_files_per_batch="),
+        (
+            lambda: FileSource(path="in", format="text", options={FILES: "5"}),
+            "option-is-argument",
+            "max_files_per_batch=",
+        ),
         (
             lambda: FileSource(path="in", format="text", options={"maxbytespertrigger": "5"}),
+            "option-is-argument",
             "max_bytes_per_batch=",
         ),
-        (lambda: DeltaSource(path="t", options={FILES: "5"}), "max_files_per_batch="),
-        (lambda: DeltaSource(path="t", options={BYTES: "5"}), "max_bytes_per_batch="),
-        (lambda: KafkaSource(subscribe="a", options={OFFSETS: "5"}), "max_records_per_batch="),
-        (lambda: FileSource(path="in", format="text", max_bytes_per_batch=0), "max_bytes_per_batch is 0"),
-        (lambda: DeltaSource(path="t", max_bytes_per_batch=0), "max_bytes_per_batch is 0"),
-        (lambda: Feed("a", format=Json("id INT"), max_bytes_per_batch=-1), "max_bytes_per_batch is -1"),
-        (lambda: orders().limited(max_files_per_batch=0), "max_files_per_batch is 0"),
-        (lambda: orders().static().limited(max_files_per_batch=1), "snapshot"),
-        (lambda: merged().limited(max_files_per_batch=1), r"changes\(\)"),
+        (lambda: DeltaSource(path="t", options={FILES: "5"}), "option-is-argument", "max_files_per_batch="),
+        (lambda: DeltaSource(path="t", options={BYTES: "5"}), "option-is-argument", "max_bytes_per_batch="),
+        (
+            lambda: KafkaSource(subscribe="a", options={OFFSETS: "5"}),
+            "option-is-argument",
+            "max_records_per_batch=",
+        ),
+        (
+            lambda: FileSource(path="in", format="text", max_bytes_per_batch=0),
+            "argument-invalid",
+            "max_bytes_per_batch is 0",
+        ),
+        (
+            lambda: DeltaSource(path="t", max_bytes_per_batch=0),
+            "argument-invalid",
+            "max_bytes_per_batch is 0",
+        ),
+        (
+            lambda: Feed("a", format=Json("id INT"), max_bytes_per_batch=-1),
+            "argument-invalid",
+            "max_bytes_per_batch is -1",
+        ),
+        (lambda: orders().limited(max_files_per_batch=0), "argument-invalid", "max_files_per_batch is 0"),
+        (lambda: orders().static().limited(max_files_per_batch=1), "snapshot-not-streamed", "static"),
+        (lambda: merged().limited(max_files_per_batch=1), "table-not-streamable", "changes()"),
     ],
 )
-def test_a_wrong_limit_is_refused_with_the_argument(declare, message):
-    with pytest.raises(DefinitionError, match=message):
+def test_a_wrong_limit_is_refused_with_the_argument(declare, code, value):
+    with raises(code, value):
         declare()
 
 

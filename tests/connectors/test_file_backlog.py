@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.raising import raises
 from tidemill.checkpoint import CheckpointFormatError, SourceOffset
 from tidemill.connectors.files.backlog import waiting_files
-from tidemill.errors import TerminalError
 
 
 def folder(place: Path, *names: str) -> Path:
@@ -136,7 +136,7 @@ def test_globs_of_folders_and_of_names(tmp_path):
 def test_a_name_with_which_spark_would_read_other_files_twice_is_refused(tmp_path, name):
     landing = folder(tmp_path / "in", "a.json", name)
 
-    with pytest.raises(TerminalError, match="would read every other file of the same batch twice"):
+    with raises("name-is-pattern"):
         waiting(landing)
 
     # Once it is read there is nothing that could be read twice.
@@ -157,9 +157,7 @@ def test_what_only_spark_can_list_waits():
 
 
 def test_a_missing_folder_says_how_to_make_it(tmp_path):
-    with pytest.raises(
-        TerminalError, match=r"feed events: there is no folder .*absent\. .*mkdir -p .*absent"
-    ):
+    with raises("folder-missing", "feed events", f"mkdir -p {tmp_path / 'absent'}"):
         waiting(tmp_path / "absent")
 
 
@@ -170,7 +168,7 @@ def test_a_folder_that_cannot_be_read(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(os, "scandir", refused)  # the tests may run as root, who can read everything
-    with pytest.raises(TerminalError, match="in cannot be read: Permission denied"):
+    with raises("source-not-readable", landing, "Permission denied"):
         waiting(landing)
 
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import functions as F
 
+from tests.raising import raises
 from tidemill import DeltaAppend, FileSource, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
-from tidemill.errors import TerminalError
 from tidemill.operations.generations.adopt import STEPS, adopt
 from tidemill.records.stream_records import StreamRecords
 from tidemill.testing import multiset
@@ -106,7 +106,7 @@ def test_a_stream_continues_the_state_and_the_table_of_a_query_of_plain_spark(sc
     assert scratch.rows(windows, "start", "n") == expected(1, 2, 3, 11, 12, 13, 14, 21, 601, 602, 603, 604)
     [check] = evaluate(windows, scratch.target, datetime.now(UTC), names=["exactly_once"])
     assert check.passed, check.summary
-    with pytest.raises(TerminalError, match="it has run already"):
+    with raises("stream-has-run"):
         adopt(windows, scratch.target, checkpoint, table=table)
 
 
@@ -159,17 +159,17 @@ def other_folder(checkpoint, _table):
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("damage", "code"),
     [
-        (uncommitted, "is not committed"),
-        (damaged, "is not sound"),
-        (other_folder, "fits none of the stream's sources"),
+        (uncommitted, "batch-not-finished"),
+        (damaged, "checkpoint-not-sound"),
+        (other_folder, "adopt-sources-differ"),
     ],
 )
-def test_what_cannot_be_continued_exactly_is_refused(scratch, plain, tmp_path, damage, message):
+def test_what_cannot_be_continued_exactly_is_refused(scratch, plain, tmp_path, damage, code):
     checkpoint, table = copy_of(plain, tmp_path)
     damage(checkpoint, table)
-    with pytest.raises(TerminalError, match=message):
+    with raises(code):
         adopt(declared(plain), scratch.target, checkpoint, table=table, dry_run=True)
 
 
@@ -177,5 +177,5 @@ def test_a_table_of_another_query_is_refused(scratch, plain, tmp_path, engine):
     checkpoint, _ = copy_of(plain, tmp_path)
     other = tmp_path / "other"
     engine.new().sql("SELECT current_timestamp() AS start, 1L AS n").write.format("delta").save(str(other))
-    with pytest.raises(TerminalError, match="no batch of it"):
+    with raises("checkpoint-of-another-query", other):
         adopt(declared(plain), scratch.target, checkpoint, table=other, dry_run=True)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.raising import raises
 from tests.run.fault_streams import shop
 from tests.run.test_two_runs import CONFIG
 from tidemill.cli import app
-from tidemill.errors import LeaseHeldError, TerminalError
+from tidemill.errors import LeaseHeldError
 from tidemill.operations import accept_new_source
 from tidemill.operations.edits.rebind import rebind
 from tidemill.records.stream_records import StreamRecords
@@ -92,5 +93,5 @@ def test_nothing_is_changed_beside_a_run(scratch, orders, tmp_path):
 
 
 def test_a_stream_that_has_never_run_has_nothing_to_change(scratch, orders):
-    with pytest.raises(TerminalError, match="has never run"):
+    with raises("stream-never-run"):
         accept_new_source(orders, scratch.target, "events")

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.raising import raises
 from tidemill import DeltaMerge, Feed, Json, Pipeline
-from tidemill.errors import LeaseHeldError, TerminalError
 from tidemill.operations.core.staging import Staging
 from tidemill.operations.core.steps import exclusive_operation, unfinished
 from tidemill.operations.generations.reset import reset
@@ -81,14 +81,14 @@ def test_an_operation_that_another_process_carries_out_is_in_progress(records, h
     other = operation("2026-01-02", publishing=publishing)
     records.write_operation(other)
     process = hold(records, "take_lease" if publishing else "take_operation_lease", other.id)
-    with pytest.raises(LeaseHeldError, match=r"its backfill of run backfill-.* is in progress"):
+    with raises("lease-held", "backfill of run backfill-"):
         unfinished(records, "backfill", {"begin": "2026-01-03"})
     process.kill()
     process.wait()
     if not publishing:  # it has changed nothing
         assert unfinished(records, "backfill", {"begin": "2026-01-03"}) is None
         return
-    with pytest.raises(TerminalError, match="is not finished") as error:
+    with raises("operation-not-finished") as error:
         unfinished(records, "backfill", {"begin": "2026-01-03"})
     assert error.value.fix == "finish it: tidemill backfill shop/orders --from 2026-01-02"
     assert unfinished(records, "backfill", {"begin": "2026-01-02"}) == other
@@ -98,7 +98,7 @@ def test_an_operation_that_was_killed_is_finished_first_by_the_process_that_hold
     records.write_operation(operation("2026-01-02", publishing=True))
     lease = records.take_lease("backfill-of-this-process")
     try:
-        with pytest.raises(TerminalError, match="is not finished"):
+        with raises("operation-not-finished"):
             unfinished(records, "backfill", {"begin": "2026-01-03"})
     finally:
         lease.release()
@@ -107,12 +107,12 @@ def test_an_operation_that_was_killed_is_finished_first_by_the_process_that_hold
 def test_one_operation_at_a_time_computes_beside_a_stream(records, hold):
     first, second = (operation(day, publishing=False) for day in ("2026-01-02", "2026-01-03"))
     process = hold(records, "take_operation_lease", first.id)
-    with pytest.raises(LeaseHeldError, match="holds the lease"), exclusive_operation(records, second):
+    with raises("lease-held"), exclusive_operation(records, second):
         pytest.fail("computed")  # it had looked before the first began
     process.kill()
     process.wait()
     records.write_operation(replace(first, publishing=True))
-    with pytest.raises(TerminalError, match="is not finished"), exclusive_operation(records, second):
+    with raises("operation-not-finished"), exclusive_operation(records, second):
         pytest.fail("computed")
     with exclusive_operation(records, first) as current:
         assert current.publishing, "what another process did with it meanwhile is known"
@@ -134,7 +134,7 @@ def test_an_operation_over_which_another_has_begun_is_not_published(records):
     staging = Computing(
         stream=stream, target=None, engine=None, records=records, operation=first, live=Live()
     )
-    with pytest.raises(TerminalError, match="another command has changed it") as error:
+    with raises("changed-meanwhile") as error:
         staging.complete(publish=True)
     assert error.value.fix == "start over: tidemill backfill shop/orders --from 2026-01-02"
 

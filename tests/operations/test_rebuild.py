@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.operations.test_rewind import ARRIVALS, CHANGED, Killed, arrive, run, shop, steps
+from tests.raising import raises
 from tests.run.fault_oracle import START, WINDOW, minute, orders_of, payments_of
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
-from tidemill.errors import TerminalError, UpstreamChangeError
+from tidemill.errors import UpstreamChangeError
 from tidemill.operations.core.steps import COMPUTE
 from tidemill.operations.replay.rebuild import STEPS, rebuild
 from tidemill.records.stream_records import StreamRecords
@@ -165,7 +166,7 @@ def test_what_the_sources_no_longer_have_is_named_before_anything_is_written(scr
         scratch.run(orders)
     first = min((scratch.landing / "orders").iterdir())
     first.unlink()
-    with pytest.raises(TerminalError, match=rf"1 file of feed orders are missing: {first.name}"):
+    with raises("sources-incomplete", "1 file of feed orders", first.name):
         again(scratch, orders)
     assert StreamRecords(scratch.lake, orders.name).operation() is None
     again(scratch, orders, allow_missing=True)
@@ -184,7 +185,7 @@ def test_a_lost_checkpoint_and_another_kind_of_sink_are_rebuilt(scratch):
     shutil.rmtree(scratch.checkpoint(appended.name))
     (refused,) = scratch.run_all([appended])
     assert "tidemill rebuild shop/orders" in refused.error.fix
-    with pytest.raises(TerminalError, match="is missing, and with it what was read"):
+    with raises("sources-incomplete"):
         again(scratch, appended)
     again(scratch, appended, allow_missing=True)
     assert scratch.rows(appended, "order_id", "amount") == every_table([0], extra=0)["orders"]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Feed, Pipeline, Raw
 from tidemill.checkpoint import SourceFile, SourceOffset
 from tidemill.connectors.delta.span import table_span
@@ -14,7 +15,6 @@ from tidemill.connectors.files.backlog import file_address
 from tidemill.connectors.files.span import files_span
 from tidemill.connectors.kafka.span import messages_span
 from tidemill.connectors.span import Period
-from tidemill.errors import DefinitionError, TerminalError
 from tidemill.operations.replay.backfill_range import BackfillRange
 from tidemill.operations.replay.lookback import Lookback, lookback_of
 from tidemill.operations.replay.source_span import period_around
@@ -210,20 +210,18 @@ def test_a_lookback_needs_an_append_table_and_a_column_with_times():
     shop = Pipeline("shop")
     feed = Feed("clicks", format=Raw())
     merge = DeltaMerge(keys=["value"], sequence_by="value")
-    with pytest.raises(DefinitionError, match="lookback is declared, and no backfill_by"):
+    with raises("backfill-by-missing"):
         shop.stream(source=feed, sink=DeltaAppend(), lookback="1 day", name="one")(lambda rows: rows)
-    with pytest.raises(DefinitionError, match="rows of the sink depend on everything before them"):
+    with raises("lookback-unused"):
         shop.stream(source=feed, sink=merge, backfill_by="at", lookback="1 day", name="two")(
             lambda rows: rows
         )
-    with pytest.raises(DefinitionError, match="lookback is 'soon'"):
+    with raises("argument-invalid", "lookback is 'soon'"):
         shop.stream(source=feed, sink=DeltaAppend(), backfill_by="at", lookback="soon", name="three")(
             lambda rows: rows
         )
     merged = shop.stream(source=feed, sink=merge, backfill_by="at", name="four")(lambda rows: rows)
-    with pytest.raises(
-        TerminalError, match="a lookback is given, and everything is read again: its rows depend"
-    ):
+    with raises("lookback-unused"):
         lookback_of(merged, "1 day")
     clicks = shop.stream(
         source=feed, sink=DeltaAppend(), backfill_by="value", lookback="2 days", name="five"
@@ -232,5 +230,5 @@ def test_a_lookback_needs_an_append_table_and_a_column_with_times():
     assert lookback_of(clicks, "1 day") == timedelta(days=1)
     by_string = BackfillRange("value", "string", "a", "b")
     reading = Lookback(clicks, None, None, by_string, timedelta(days=2))  # type: ignore[arg-type]
-    with pytest.raises(TerminalError, match="its column 'value' is a string"):
+    with raises("backfill-by-unsuitable", "'value' is a string"):
         reading.spans(SimpleNamespace())  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ from threading import Event, Thread, Timer, current_thread
 import pytest
 
 from tests.leases import held
-from tidemill.errors import ConfigurationError, LeaseHeldError, LeaseLostError
+from tests.raising import raises
+from tidemill.errors import LeaseHeldError
 from tidemill.records import lease
 from tidemill.storage.local_store import LocalStore
 from tidemill.storage.memory_store import MemoryStore
@@ -55,7 +56,7 @@ def test_a_held_stream_is_refused_at_once_and_the_holder_is_named(tmp_path):
     holder = another_process(tmp_path)
     before = sorted(tmp_path.iterdir())
     started = time.monotonic()
-    with pytest.raises(LeaseHeldError, match=rf"shop/orders: run first \(process {holder.pid}"):
+    with raises("lease-held", "shop/orders", f"run first (process {holder.pid}"):
         lease.take(LocalStore(tmp_path), STREAM, "second")
     assert time.monotonic() - started < 1
     assert sorted(tmp_path.iterdir()) == before
@@ -83,7 +84,7 @@ def test_a_holder_elsewhere_is_followed_after_its_time_out(tmp_path):
     elsewhere = replace(lease.this_process("first"), boot_id="another boot", host="far")
     path = tmp_path / "1.json"
     path.write_text(json.dumps(asdict(elsewhere)))
-    with pytest.raises(LeaseHeldError, match="on far"):
+    with raises("lease-held", "on far"):
         lease.take(LocalStore(tmp_path), STREAM, "second")
     stale = replace(elsewhere, heartbeat=time.time() - lease.TIMEOUT_SECONDS - 1)
     path.write_text(json.dumps(asdict(stale)))
@@ -108,7 +109,7 @@ def test_a_holder_that_was_followed_must_not_write(tmp_path):
     held = lease.take(LocalStore(tmp_path), STREAM, "first")
     held.check()
     (tmp_path / "2.json").write_text("{}")
-    with pytest.raises(LeaseLostError, match="shop/orders"):
+    with raises("lease-lost", "shop/orders"):
         held.check()
     held.release()
 
@@ -133,7 +134,7 @@ def test_of_many_at_once_one_gets_it(tmp_path):
 
 def test_a_lake_that_cannot_be_written_is_said_so(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigurationError, match="cannot be written"):
+    with raises("lake-not-writable"):
         lease.take(LocalStore(tmp_path / "file" / "lease"), STREAM, "first")
 
 
@@ -219,10 +220,10 @@ def test_a_killed_client_of_a_warm_server_is_followed_when_its_queries_have_stop
     folder, attachment = tmp_path / "lease", tmp_path / "attached"
     attachment.touch()
     holder = another_process(folder, str(os.getpid()), str(attachment))
-    with pytest.raises(LeaseHeldError, match="stop it first"):
+    with raises("lease-held"):
         lease.take(LocalStore(folder), STREAM, "second")
     kill(holder)
-    with pytest.raises(LeaseHeldError, match=r"has not stopped its query yet.*tidemill engine stop"):
+    with raises("lease-held", "tidemill engine stop"):
         lease.take(LocalStore(folder), STREAM, "second")
     monkeypatch.setattr(lease, "SERVER_GRACE_SECONDS", 30.0)
     Timer(0.5, attachment.unlink).start()

@@ -12,11 +12,12 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from tests.failing import PURPOSE, Failing
+from tests.raising import raises
 from tidemill import Csv, DeltaAppend, Expect, Feed, Json, Pipeline, QueryOptions, Raw
 from tidemill.checkpoint import read_tail
 from tidemill.checks.evaluation import evaluate
 from tidemill.definitions.columns import ORIGIN, RAW
-from tidemill.errors import DataLossError, TidemillError
+from tidemill.errors import TidemillError
 from tidemill.operations import accept_new_source
 from tidemill.plans.plan_tree import parse_plan, reads_all
 from tidemill.records.batch_counts import BatchCounts, remove_counts, write_counts
@@ -262,7 +263,7 @@ def test_a_batch_whose_files_are_gone_is_not_committed(scratch, tmp_path, when):
     (file,) = (scratch.landing / "events").iterdir()
     kept = file.rename(tmp_path / "kept")
     scratch.drop_file("events", events(2))
-    with pytest.raises(DataLossError, match=f"1 file of it can no longer be read, such as {file}"):
+    with raises("planned-files-missing", "1 file", file):
         scratch.run(stream)
     kept.rename(file)
     scratch.run(stream)
@@ -278,9 +279,7 @@ def test_a_batch_is_not_committed_without_the_feed_that_it_refused_records_of(sc
         lambda others: others
     )
     accept_new_source(after, scratch.target, "others")
-    with pytest.raises(
-        TidemillError, match=r"no longer reads the source 'rows'.* Fix: declare the source as it was"
-    ):
+    with raises("unfinished-source-removed", "'rows'"):
         scratch.run(after)
     scratch.run(before)
     assert (scratch.rows(before, "n"), scratch.quarantined(before, "raw")) == (multiset([(1,)]), lines_of(-1))

@@ -13,9 +13,10 @@ from itertools import count
 import pytest
 
 from tests.leases import held
+from tests.raising import raises
 from tests.run.quarantine_streams import shop
 from tidemill.checks.evaluation import evaluate
-from tidemill.errors import LeaseHeldError, TerminalError
+from tidemill.errors import LeaseHeldError
 from tidemill.operations.core import steps
 from tidemill.operations.generations.rewind import rewind
 from tidemill.operations.quarantine.quarantine_replay import replay_quarantine
@@ -219,6 +220,6 @@ def test_a_replay_waits_for_no_run(refused):
 
 def test_a_stream_without_a_feed_has_no_quarantine(tmp_path):
     target = Scratch(lake=Lake.at(tmp_path), landing=tmp_path, engine=None).target
-    with pytest.raises(TerminalError, match="does not read a feed"):
+    with raises("quarantine-missing"):
         replay_quarantine(shop(0)["copied"], target, None)
     assert not replay_quarantine(shop(0)["orders"], target, None).changes

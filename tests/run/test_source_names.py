@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.checkpoint.recognized import verify
+from tests.raising import raises
 from tidemill import DeltaAppend, Feed, FileSource, Pipeline, Raw
 from tidemill.checkpoint import read_tail
 from tidemill.errors import TerminalError
@@ -98,9 +99,7 @@ def test_files_in_the_place_of_a_table_are_refused_without_a_rebind(scratch, fol
     lines = shop.stream(source=Feed("lines", format=Raw()), sink=DeltaAppend(), name="lines")(lambda a: a)
     scratch.run(lines, [["2"]])
     table = shop.stream(source={"a": lines}, sink=DeltaAppend(), name="all")(lambda a: a.select("value"))
-    with pytest.raises(
-        TerminalError, match=r"position of the kind 'file'.*Fix: declare the source as it was"
-    ):
+    with raises("binding-changed", "'file'"):
         scratch.run(table)
 
 
@@ -116,7 +115,7 @@ def test_a_plan_that_spark_refuses_leaves_everything_as_it_was(scratch, folders)
     wrong = Pipeline("shop").stream(source={"b": reading}, sink=sinks, name="all")(
         lambda b: b.withColumn("n", F.lit(1)).orderBy("n")
     )
-    with pytest.raises(TerminalError, match="Sorting is not supported"):
+    with raises("query-invalid", "Sorting is not supported"):
         scratch.run(wrong)
 
     after = folders.untouched()
@@ -149,7 +148,7 @@ def test_a_rename_continues_the_source(scratch, folders):
     assert set(folders.records().manifest().active.sources) == {"first", "b"}
 
     # The guard of the binding has followed.
-    with pytest.raises(TerminalError, match=r"'first' reads the folder .*/b, and its checkpoint continues"):
+    with raises("binding-changed", "'first'", folders.root / "b"):
         scratch.run(folders.stream("b", first="b"))
 
 
@@ -175,7 +174,7 @@ def test_a_rename_while_a_batch_must_be_repeated(scratch, folders):
     folders.write("a", "3")
 
     renamed = folders.stream(first="a")
-    with pytest.raises(TerminalError, match="rename-source"):
+    with raises("source-name-changed", "tidemill rename-source"):
         scratch.run(renamed)
     rename_source(renamed, scratch.target, "a", "first")
     scratch.run(renamed)
@@ -243,21 +242,21 @@ def test_a_source_that_is_removed_while_a_batch_must_be_repeated(scratch, folder
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "reason"),
+    ("names", "code", "value"),
     [
-        ("a", "c", "has no streaming source 'c'"),
-        ("x", "b", "no position of a source 'x'"),
-        ("a", "b", "still has the source 'a'"),
-        ("a", "a", "has the source 'a' already"),
+        (("a", "c"), "source-not-declared", "'c'"),
+        (("x", "b"), "source-never-read", "'x'"),
+        (("a", "b"), "source-still-declared", "'a'"),
+        (("a", "a"), "nothing-to-change", "'a'"),
     ],
 )
-def test_a_rename_that_makes_no_sense_changes_nothing(scratch, folders, old, new, reason):
+def test_a_rename_that_makes_no_sense_changes_nothing(scratch, folders, names, code, value):
     folders.write("a", "1")
     folders.write("b")
     scratch.run(folders.stream("a"))
     before = folders.untouched()
-    with pytest.raises(TerminalError, match=reason):
-        rename_source(folders.stream("a", "b"), scratch.target, old, new)
+    with raises(code, value):
+        rename_source(folders.stream("a", "b"), scratch.target, *names)
     changed = {path for path, content in folders.untouched().items() if before.get(path) != content}
     assert all("lease" in path.parts for path in changed)
 
@@ -276,5 +275,5 @@ def test_a_manifest_of_the_version_before(scratch, folders):
     assert scratch.rows(stream) == folders.expected
     assert folders.records().manifest().active.sources["a"].binding["path"] == str(folders.root / "a")
     shutil.copytree(folders.root / "a", folders.root / "copy")
-    with pytest.raises(TerminalError, match="reads the folder"):
+    with raises("binding-changed", folders.root / "copy"):
         scratch.run(folders.stream(a="copy"))
