@@ -33,7 +33,9 @@ class DeltaSink(TableSink):
                 columns = column_names(getattr(self, name), what=f"{kind}: {name}")
                 object.__setattr__(self, name, columns)
         if self.partition_by and self.cluster_by:
-            raise DefinitionError(f"{kind}: a table has partition_by or cluster_by, not both.")
+            raise DefinitionError(
+                f"{kind}: a table has partition_by or cluster_by, not both.", code="arguments-conflict"
+            )
 
     def refuses(self, output_mode: "OutputMode") -> str | None:
         """Refuse the whole result, of which the table would keep rows that have left it."""
@@ -159,6 +161,7 @@ class DeltaSink(TableSink):
             raise SchemaChangeError(
                 f"the output has the new column {new[0].name!r}, and the sink has merge_schema=False.",
                 fix="drop the column in the function, or set merge_schema=True.",
+                code="column-added",
             )
         return new
 
@@ -174,6 +177,7 @@ class DeltaSink(TableSink):
             "are there would be read wrongly.",
             fix="declare the sink as it was; or declare a stream of a new name with the new sink, which fills its "
             "table from the sources; or compute this one again: tidemill rebuild, with the name of the stream.",
+            code="sink-changed",
         )
 
 
@@ -198,12 +202,14 @@ def new_columns(table: "StructType", output: "StructType", path: "TableRef") -> 
             raise SchemaChangeError(
                 f"the output no longer has the column {column.name!r} of the table {path.name}.",
                 fix=f"keep the column in the function, for example as lit(None).cast('{kind}').",
+                code="column-removed",
             )
         if field.dataType.simpleString() != kind:
             raise SchemaChangeError(
                 f"the column {column.name!r} is {field.dataType.simpleString()} in the output and {kind} in the "
                 f"table {path.name}.",
                 fix=f"cast it to {kind} in the function, or give the new column another name.",
+                code="column-type-changed",
             )
     return list(by_name.values())
 

@@ -155,6 +155,7 @@ def check_has_rows(stream: "Stream") -> None:
             "no sink of it is a table, so there are no rows to replace.",
             stream=stream.name,
             fix=f"give its sinks everything again: tidemill reset {stream.name} --from earliest --table keep",
+            code="backfill-not-possible",
         )
 
 
