@@ -7,7 +7,9 @@ from pathlib import Path
 from tests.raising import raises
 from tidemill import errors
 from tidemill.checkpoint.format.errors import FileAbsentError
+from tidemill.engines.dev.broker import NotStartedError
 from tidemill.errors import CanceledError, TerminalError, TidemillError
+from tidemill.orchestration.alerts.delivery import DeliveryError
 
 ROOT = Path(__file__).parents[1]
 MODULES = {
@@ -70,6 +72,16 @@ def test_every_code_is_documented_once_and_no_other():
     assert set(documented) <= used.keys()
     known = {*documented, *codes_of("docs/checkpoint.md"), TidemillError.code}
     assert {code: location for code, location in used.items() if code not in known} == {}
+
+
+def test_the_page_marks_the_codes_of_errors_that_are_worth_a_retry():
+    transient = {"TransientError", "DeliveryError", "NotStartedError"}
+    codes = {errors_of.code for errors_of in (DeliveryError, NotStartedError)}
+    for _, node in NODES:
+        if isinstance(node, ast.Call) and transient & {ast.unparse(part) for part in (node.func, *node.args)}:
+            codes.update(*(codes_in(keyword.value) for keyword in node.keywords if keyword.arg == "code"))
+    page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(.*)` \| retry: ", page, re.MULTILINE)) == codes
 
 
 def test_a_code_belongs_to_the_class_or_to_the_error():

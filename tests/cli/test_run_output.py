@@ -110,6 +110,12 @@ def test_the_json_has_every_check_of_a_stream_that_ran(ran):
     assert statuses["backlog"] == "pass"
 
 
+def test_the_json_names_an_error_by_its_code(ran):
+    error = TerminalError("column x is missing.", code="column-removed", stream=NAME)
+    (stream,) = json.loads(ran("--json", outcome="failed", error=error).stdout)["streams"]
+    assert (stream["error"]["code"], stream["error"]["what"]) == ("column-removed", "column x is missing.")
+
+
 @pytest.mark.parametrize("outcome", ["idle", "busy", "skipped"])
 def test_a_stream_that_did_not_run_has_no_checks(ran, outcome):
     done = ran("--json", outcome=outcome)

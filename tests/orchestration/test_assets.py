@@ -38,7 +38,7 @@ from tidemill.text.names import RESERVED_RULES, StreamName
 CHECKPOINT_SOUND = "checkpoint_sound"
 ALWAYS = (CHECKPOINT_SOUND, "exactly_once", "backlog")
 CLICKS, UNIQUE, TOTALS = (StreamName("shop", name) for name in ("clicks", "unique_clicks", "totals"))
-TERMINAL = TerminalError("the column is missing.", stream=CLICKS, fix="Put it back.")
+TERMINAL = TerminalError("the column is missing.", code="column-removed", stream=CLICKS, fix="Put it back.")
 TRANSIENT = TransientError("the broker is down.", stream=CLICKS)
 RULES = [
     Expect("known", "id IS NOT NULL", on_violation="warn"),
@@ -220,6 +220,7 @@ def test_a_failed_stream_fails_the_op_at_the_end_and_names_what_was_skipped_for_
     ]
     assert reported.metadata["tidemill/failed"].value == ["shop/clicks"]
     assert reported.metadata["tidemill/skipped"].value == ["shop/unique_clicks"]
+    assert reported.metadata["tidemill/errors"].value["shop/clicks"]["code"] == "column-removed"
 
 
 @pytest.mark.parametrize(("error", "retry"), [(TERMINAL, False), (TRANSIENT, True)])

@@ -101,8 +101,8 @@ def test_a_sink_that_is_declared_wrongly_is_refused(declare, code, value):
 
 def test_a_table_that_is_overwritten_is_read_as_a_snapshot_only():
     _, totals = totals_of(DeltaOverwrite(), COMPLETE)
-    for reading in (totals.reading, totals.changes):
-        with raises("table-not-streamable", "totals.static()"):
+    for reading, code in ((totals.reading, "table-not-streamable"), (totals.changes, "change-feed-missing")):
+        with raises(code, "totals.static()"):
             reading()
     assert totals.static().mode == "static"
 
