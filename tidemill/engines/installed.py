@@ -14,5 +14,7 @@ def pyspark_folder() -> Path:
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigurationError("pyspark is not installed here.", fix="Run: pip install tidemill")
+        raise ConfigurationError(
+            "pyspark is not installed here.", fix="Run: pip install tidemill", code="pyspark-missing"
+        )
     return Path(spec.origin).parent

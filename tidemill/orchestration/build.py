@@ -90,6 +90,7 @@ def _selected(loaded: "LoadedPipelines", names: Sequence[str] | None) -> "list[P
             raise ConfigurationError(
                 f"There is no pipeline {name!r} in tidemill.toml.{did_you_mean(name, loaded.pipelines)}",
                 fix="Correct pipelines= of build_definitions, or add the pipeline to tidemill.toml.",
+                code="pipeline-missing",
             )
     return [loaded.pipelines[name] for name in names if name in loaded.pipelines]
 

@@ -151,6 +151,7 @@ class DeltaSink(TableSink):
                 f"the table {path} has the property {_EXPIRY}: it would forget which batches it has, and a repeated "
                 "batch would be counted twice.",
                 fix=f"ALTER TABLE {path.sql} UNSET TBLPROPERTIES ('{_EXPIRY}')",
+                code="transactions-expire",
             )
         columns_now = _schema(table)
         is_merge = DELETED in columns_now.names  # a manifest may not have recorded the sink

@@ -47,6 +47,7 @@ def local_path(path: str | Path, *, what: str, root: Path | None = None) -> Path
             f"{what} {str(path)!r} is on {scheme}://, and Tidemill supports folders of a file system only.",
             lost=NOTHING_LOST,
             fix="use a folder of a local or mounted file system.",
+            code="store-not-supported",
         )
     return ((root or Path()) / Path(str(path).removeprefix("file://")).expanduser()).absolute()
 

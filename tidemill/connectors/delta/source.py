@@ -34,7 +34,8 @@ class DeltaSource(Source):
         if scheme := scheme_of(self.path):
             raise DefinitionError(
                 f"DeltaSource {self.path!r}: the table is on {scheme}://; name a folder of a local or mounted file "
-                "system."
+                "system.",
+                code="store-not-supported",
             )
         positive(self.max_files_per_batch, what=f"DeltaSource {self.path!r}: max_files_per_batch")
         positive(self.max_bytes_per_batch, what=f"DeltaSource {self.path!r}: max_bytes_per_batch")

@@ -102,6 +102,7 @@ def ivy_jar() -> Path:
     raise ConfigurationError(
         "pyspark's jars are not installed here: no jars/ivy-*.jar.",
         fix="Run: pip install --force-reinstall pyspark",
+        code="pyspark-missing",
     )
 
 

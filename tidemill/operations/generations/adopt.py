@@ -173,9 +173,13 @@ class _Adopting:
         path = self.records.table() if moved or self.table is None else self.table
         table = path.open()
         if table is None:
-            raise self._refuse(f"there is no Delta table in {path}.", "name it with --table DIR.")
+            raise self._refuse(
+                f"there is no Delta table in {path}.", "name it with --table DIR.", code="table-missing"
+            )
         if path.uri != self.records.table().uri and self.records.table().exists():
-            raise self._refuse(f"its table {self.records.table()} exists already.", "move it away.")
+            raise self._refuse(
+                f"its table {self.records.table()} exists already.", "move it away.", code="files-exist"
+            )
         newest = table.transaction_version(tail.query_id) if tail.query_id else None
         if newest != _last(tail):
             has = "no batch of it" if newest is None else f"batch {newest} as its newest"

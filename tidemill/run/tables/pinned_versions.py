@@ -31,6 +31,7 @@ def current_versions(stream: "Stream", lake: "Lake") -> dict[str, int]:
                 fix=f"tidemill run +{stream.name}"
                 if source.upstream is not None
                 else "correct the path, or create the table.",
+                code="upstream-table-missing",
             )
         if not source.streaming:
             versions[name] = version
