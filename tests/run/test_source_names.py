@@ -115,7 +115,7 @@ def test_a_plan_that_spark_refuses_leaves_everything_as_it_was(scratch, folders)
     wrong = Pipeline("shop").stream(source={"b": reading}, sink=sinks, name="all")(
         lambda b: b.withColumn("n", F.lit(1)).orderBy("n")
     )
-    with raises("query-invalid", "Sorting is not supported"):
+    with raises("query-failed", "Sorting is not supported"):
         scratch.run(wrong)
 
     after = folders.untouched()
