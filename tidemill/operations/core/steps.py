@@ -89,7 +89,10 @@ def existing_manifest(records: StreamRecords) -> "Manifest":
     manifest = records.manifest()
     if manifest is None:
         raise TerminalError(
-            "its manifest is missing.", stream=records.stream, fix="restore it from a backup."
+            "its manifest is missing.",
+            stream=records.stream,
+            fix="restore it from a backup.",
+            code="manifest-missing",
         )
     return manifest
 

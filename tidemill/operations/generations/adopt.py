@@ -90,7 +90,9 @@ class _Adopting:
     def decided(self) -> dict[str, Any]:
         """Check everything, and return what would be done, in sentences."""
         if self.records.manifest() is not None:
-            raise self._refuse("it has run already.", "declare a stream of a new name for the query.")
+            raise self._refuse(
+                "it has run already.", "declare a stream of a new name for the query.", code="stream-has-run"
+            )
         tail = self._checked_tail()
         names = self._names(tail)
         table = self._checked_table(tail)
