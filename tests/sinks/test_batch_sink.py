@@ -54,14 +54,14 @@ def test_next_to_a_table_it_gets_the_very_rows_of_the_table(scratch, tmp_path):
         expect=[Expect("no_c", "shop != 'c'", on_violation="drop")],
     )
     results = scratch.run(stream, arrivals())
-    seen = calls(tmp_path / "calls")
-    assert sum((call.rows for call in seen), Counter()) == scratch.rows(stream, "shop", "amount", "chance")
-    assert [multiset(row[:2] for row in call.rows.elements()) for call in seen] == [
+    batches = calls(tmp_path / "calls")
+    assert sum((call.rows for call in batches), Counter()) == scratch.rows(stream, "shop", "amount", "chance")
+    assert [multiset(row[:2] for row in call.rows.elements()) for call in batches] == [
         multiset(sale for sale in arrival if sale[0] != "c") for arrival in ARRIVALS
     ]
-    assert [(call.stream, call.batch_id) for call in seen] == [("shops/sales", n) for n in range(3)]
+    assert [(call.stream, call.batch_id) for call in batches] == [("shops/sales", n) for n in range(3)]
     query_id = StreamRecords(scratch.lake, stream.name).snapshot().tail.query_id
-    assert {call.query_id for call in seen} == {query_id}
+    assert {call.query_id for call in batches} == {query_id}
     assert [result.total("rows_written") for result in results] == [3, 1, 1]
     assert failed_checks(scratch, stream) == ["no_c"]
 
@@ -126,9 +126,9 @@ def test_a_rewind_gives_the_rows_again_with_another_query_id(scratch, tmp_path):
     change = rewind(stream, scratch.target, scratch.engine, to_batch=0)
     assert "given to record again, with another query id" in " ".join(change.effects)
     scratch.run(stream)
-    seen = calls(tmp_path / "calls")
-    assert sum((call.rows for call in seen[3:]), Counter()) == sum(map(multiset, ARRIVALS[1:]), Counter())
-    assert len({call.query_id for call in seen}) == 2
+    batches = calls(tmp_path / "calls")
+    assert sum((call.rows for call in batches[3:]), Counter()) == sum(map(multiset, ARRIVALS[1:]), Counter())
+    assert len({call.query_id for call in batches}) == 2
     assert committed(scratch, stream) == multiset(enumerate(map(len, ARRIVALS)))
 
 
