@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tidemill.checkpoint.format.source_offset import SourceOffset
 
 if TYPE_CHECKING:
+    from tidemill.checkpoint.format.errors import CheckpointFormatError
     from tidemill.checkpoint.format.folder import Folder
-    from tidemill.checkpoint.verify.damage import Damage
     from tidemill.checkpoint.verify.findings import Findings
 
 
@@ -20,14 +20,14 @@ class SourceFolder:
         folder: The checkpoint.
         log: The source's folder below it.
         done: The position up to which no batch is repeated; None before the first.
-        damage: The problems of files.
+        problem: The problem of a file that the next start reads; None if the file is sound.
         findings: The findings so far.
     """
 
     folder: "Folder"
     log: str
     done: "Position | None"
-    damage: "Damage"
+    problem: "Callable[[str], CheckpointFormatError | None]"
     findings: "Findings"
 
 

@@ -18,7 +18,7 @@ def check_sources(folder: Folder, inspection: Inspection, damage: Damage, findin
                 folder=folder,
                 log=source_folder(source.key),
                 done=_done(folder, inspection, source),
-                damage=damage,
+                problem=damage.problem,
                 findings=findings,
             )
         )

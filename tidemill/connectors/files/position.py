@@ -84,7 +84,7 @@ class FilePosition(Position):
         _gaps(own.log, needed, own.findings)
         done = own.done.entry if isinstance(own.done, FilePosition) else -1
         for entry in needed:
-            problem = own.damage.problem(f"{own.log}/{entry.name}")
+            problem = own.problem(f"{own.log}/{entry.name}")
             if problem is None:
                 continue
             if problem.code != "wrong-entry":
