@@ -18,7 +18,7 @@ from bench.changes.streams import Definition, declare, first_definition
 from bench.changes.topics import Topics
 from tidemill.errors import DefinitionError, TidemillError
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.decide.decision import plan
+from tidemill.run.decide.decision import decide_run
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.execute.results import StreamResult
 from tidemill.run.spark.engine import Engine
@@ -284,7 +284,7 @@ class World:
         """
         declared = declare(self.definition, self.landing)
         for name in names:
-            if reasons := plan(declared[name], self.target).reasons:
+            if reasons := decide_run(declared[name], self.target).reasons:
                 raise DifferenceError(f"{name} is not idle after a run: {', '.join(reasons)}")
 
     # What the lake has

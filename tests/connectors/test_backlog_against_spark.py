@@ -16,7 +16,7 @@ from tidemill.connectors.connector import Reading, SourceContext
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.kafka.source import KafkaSource
-from tidemill.connectors.registry import backlog_of
+from tidemill.connectors.registry import backlog_of, connector_of
 from tidemill.definitions.source import Source, StreamTable
 from tidemill.errors import TerminalError
 from tidemill.storage.lake import Lake
@@ -42,7 +42,8 @@ class Reader:
 
     def run(self) -> int:
         """One available-now run; gives the rows that it read."""
-        rows = self.source.open(SourceContext(self.spark, self.target), "rows")
+        context = SourceContext(self.spark, self.target)
+        rows = connector_of(self.source).open(self.source, context, "rows")
         query = (
             rows.writeStream.format("noop")
             .option("checkpointLocation", str(self.checkpoint))
@@ -186,7 +187,7 @@ class Table:
 
     def append(self, *rows: tuple[int, str], **options: str) -> None:
         frame = self.spark.createDataFrame(rows, "n BIGINT, p STRING").coalesce(1)
-        frame.write.format("delta").mode("append").options(**options).save(self.path.uri)
+        frame.write.format("delta").mode("append").options(**options).save(str(self.path))
 
     def merge(self, rows: str, clauses: str) -> None:
         self.sql(f"MERGE INTO {self} t USING (VALUES {rows} AS s(n, p)) s ON t.n = s.n {clauses}")

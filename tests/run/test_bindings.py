@@ -16,7 +16,7 @@ from tidemill.connectors.kafka.continuation import positions_in
 from tidemill.errors import TerminalError
 from tidemill.operations.edits.rebind import rebind
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.decide.decision import plan
+from tidemill.run.decide.decision import decide_run
 from tidemill.storage.lake import Lake
 from tidemill.target.target import FolderBinding, KafkaCluster, TopicBinding
 from tidemill.testing import multiset
@@ -51,9 +51,9 @@ def test_a_lake_that_moved_with_its_landing_folder_keeps_working(scratch, tmp_pa
     )
     expected = lines(*(f"a{number}" for number in range(11)))
 
-    assert plan(LINES, after.target).idle
+    assert decide_run(LINES, after.target).idle
     (after.landing / "lines" / "new.json").write_text("b\n")
-    assert plan(LINES, after.target).backlog["lines"].count == 1
+    assert decide_run(LINES, after.target).backlog["lines"].count == 1
     after.run(LINES)
     assert rows(after) == expected + lines("b")
     assert binding(after)["path"] == str(after.landing / "lines")
@@ -90,7 +90,7 @@ def test_everything_in_another_folder_is_read_on_request(scratch, tmp_path):
     shutil.copytree(scratch.landing / "lines", other)
     scratch.bindings["lines"] = FolderBinding(other)
     change = rebind(LINES, scratch.target, "lines", from_beginning=True)
-    assert plan(LINES, scratch.target).backlog["lines"].count == 1
+    assert decide_run(LINES, scratch.target).backlog["lines"].count == 1
     assert change.effects == (f"Everything in the folder {other} is read.",)
     scratch.run(LINES)
     assert rows(scratch) == lines("a", "a")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.records.batch import BatchRecord
 from tidemill.records.stream_records import Snapshot
-from tidemill.run.decide.decision import Plan, decide
+from tidemill.run.decide.decision import RunDecision, decide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ class CheckContext:
         return self.stream.checks
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> RunDecision:
         """What the next run would do; raises what `decide` raises."""
         return decide(self.stream, self.target, self.snapshot)
 

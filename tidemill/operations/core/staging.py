@@ -122,7 +122,7 @@ class Staging(ABC):
         try:
             run = StreamRun(
                 # Only tables are staged: what another sink is given cannot be taken back.
-                plan=decide(
+                decision=decide(
                     replace(self.stream, sinks=self.stream.tables), self.target, self.staged.snapshot()
                 ),
                 target=self.target,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunDecision:
     """What a run would do to one stream.
 
     Attributes:
@@ -104,7 +104,7 @@ class Plan:
         return tuple(reasons)
 
 
-def plan(stream: "Stream", target: Target) -> Plan:
+def decide_run(stream: "Stream", target: Target) -> RunDecision:
     """Decide what a run would do to a stream.
 
     Raises:
@@ -116,8 +116,8 @@ def plan(stream: "Stream", target: Target) -> Plan:
     return decide(stream, target, StreamRecords(target.lake, stream.name).snapshot())
 
 
-def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
-    """Decide what a run would do to a stream with these records; raise what `plan` raises."""
+def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> RunDecision:
+    """Decide what a run would do to a stream with these records; raise what `decide_run` raises."""
     check(stream, snapshot)
     source_records.check_names(stream, snapshot)
     bound = source_records.bindings(stream, target)
@@ -138,7 +138,7 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> Plan:
         for name, source in source_records.streaming_sources(stream).items()
     }
     check_read_commits(stream, target.lake, recorded)  # after the backlog, which recognizes another table
-    return Plan(
+    return RunDecision(
         stream=stream,
         snapshot=snapshot,
         manifest=snapshot.manifest or first_manifest({}),

@@ -9,12 +9,13 @@ from tidemill.connectors.amount import amount_of
 from tidemill.definitions.run_when import Amount
 from tidemill.errors import CheckpointError, TidemillError
 from tidemill.records.stream_records import Snapshot, StreamRecords
-from tidemill.run.decide.decision import Plan, decide
+from tidemill.run.decide.decision import decide
 from tidemill.text.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from tidemill.connectors.backlog import Backlog
     from tidemill.definitions.stream import Stream
+    from tidemill.run.decide.decision import RunDecision
     from tidemill.target.target import Target
 
 State = Literal["never_run", "idle", "behind", "running", "failed", "corrupt"]
@@ -90,7 +91,7 @@ def status_of(stream: "Stream", target: "Target") -> Status:
     return status
 
 
-def _polls(decision: "Plan") -> list[str]:
+def _polls(decision: "RunDecision") -> list[str]:
     policy = decision.stream.run_when
     when = "each tick of its schedule looks for data"
     if policy.cron is None:

@@ -15,7 +15,7 @@ from tidemill.connectors.backlog import Backlog
 from tidemill.definitions.code_version import code_version
 from tidemill.errors import TidemillError
 from tidemill.records.stream_records import Snapshot, StreamRecords
-from tidemill.run.decide.decision import Plan, decide
+from tidemill.run.decide.decision import RunDecision, decide
 from tidemill.run.decide.failures import failure_position, pause_after
 from tidemill.run.spark.error_translation import translated
 from tidemill.text.digest import digest
@@ -108,7 +108,7 @@ def decision(stream: "Stream", target: "Target", *, now: datetime, conditions: b
         )
 
 
-def _planned(plan: Plan, *, now: datetime, conditions: bool) -> Decision:
+def _planned(plan: RunDecision, *, now: datetime, conditions: bool) -> Decision:
     stream, snapshot = plan.stream, plan.snapshot
     position = _position(plan)
 
@@ -132,7 +132,7 @@ def _planned(plan: Plan, *, now: datetime, conditions: bool) -> Decision:
     return decided(*_by_policy(plan, now))
 
 
-def _by_policy(plan: Plan, now: datetime) -> tuple[State, str]:
+def _by_policy(plan: RunDecision, now: datetime) -> tuple[State, str]:
     """Return whether the policy of a stream starts a run, and why: by what waits, or by a poll."""
     policy, waits = plan.stream.run_when, []
     if plan.counted:
@@ -160,7 +160,7 @@ def _repeated_failure(stream: "Stream", snapshot: Snapshot, last_run: "LastRun",
     return f"failed, and would fail again until its code or its checkpoint changes: {last_run.error}"
 
 
-def _position(plan: Plan) -> str:
+def _position(plan: RunDecision) -> str:
     manifest = plan.snapshot.manifest or plan.manifest
     heads = {source: backlog.head for source, backlog in plan.backlog.items()}
     # A poll that finds nothing leaves everything else as it was, and the next one is another run.

@@ -21,7 +21,7 @@ from tidemill.records.batch import BatchRecord
 from tidemill.records.lease import Lease
 from tidemill.records.manifest import first_manifest
 from tidemill.records.stream_records import FIRST_GENERATION, StreamRecords
-from tidemill.run.decide.decision import Plan, plan
+from tidemill.run.decide.decision import RunDecision, decide_run
 from tidemill.run.decide.failures import failure_position
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.results import StreamResult
@@ -149,7 +149,7 @@ class PipelineRun:
         waiting: list[Backlog] = []
         for stream in self._streams:
             try:
-                decision = plan(stream, self._target)
+                decision = decide_run(stream, self._target)
                 triggers = {name for name, streaming in stream.upstreams.items() if streaming}
                 if decision.idle and not triggers & selected:
                     decided.append(self._idle(decision))
@@ -229,13 +229,13 @@ class PipelineRun:
         for attempt in range(1, ATTEMPTS + 1):
             if self._canceled.is_set():
                 raise CanceledError
-            decision = plan(stream, self._target)
+            decision = decide_run(stream, self._target)
             if first_batch is None:
                 first_batch = decision.snapshot.last_commit + 1
                 if decision.idle:
                     return self._idle(decision)
             stream_run = StreamRun(
-                plan=decision,
+                decision=decision,
                 target=self._target,
                 engine=self._engine,
                 run_id=self._run_id,
@@ -262,7 +262,7 @@ class PipelineRun:
         """Return the batches that a run which did not end well has committed all the same."""
         return tuple(self._records(stream).ledger.lines(self._run_id))
 
-    def _idle(self, decision: Plan) -> StreamResult:
+    def _idle(self, decision: RunDecision) -> StreamResult:
         snapshot = decision.snapshot
         return StreamResult(
             stream=decision.stream.name,

@@ -34,7 +34,7 @@ from tidemill.records.stream_records import Snapshot
 from tidemill.run.batch.unfinished_quarantine import RefusedWriter, pending_validation, validating_as
 from tidemill.run.batch.validation_rules import ValidationRules, rules_of, validation_confs
 from tidemill.run.batch.writer import BatchWriter, Ingest
-from tidemill.run.decide.decision import Plan
+from tidemill.run.decide.decision import RunDecision
 from tidemill.run.execute import query, relocation
 from tidemill.run.execute.progress import Live, expected_batches
 from tidemill.run.execute.recorder import Recorder
@@ -70,7 +70,7 @@ class StreamRun:
     """One run of one stream.
 
     Attributes:
-        plan: The decision.
+        decision: What the run does to it.
         target: The target.
         engine: Where the session comes from.
         run_id: The run.
@@ -80,7 +80,7 @@ class StreamRun:
         live: Where others see how far it is.
     """
 
-    plan: Plan
+    decision: RunDecision
     target: Target
     engine: Engine
     run_id: str
@@ -97,7 +97,7 @@ class StreamRun:
     @property
     def stream(self) -> "Stream":
         """The stream that runs."""
-        return self.plan.stream
+        return self.decision.stream
 
     @property
     def stopped(self) -> Event:
@@ -119,16 +119,18 @@ class StreamRun:
             Exception: Any other failure, as Spark raised it.
         """
         started = time.monotonic()
-        self._recorder = Recorder(self._snapshot, self.plan.manifest, run_id=self.run_id, lease=self.lease)
+        self._recorder = Recorder(
+            self._snapshot, self.decision.manifest, run_id=self.run_id, lease=self.lease
+        )
         self._recorder.complete()
-        if self.plan.needs_query:
+        if self.decision.needs_query:
             self._query(planned_only=planned_only)
         # The first stream of a run waits for Spark to start, which is not its own work.
         return self._result(time.monotonic() - started - self._spark_seconds)
 
     @property
     def _snapshot(self) -> Snapshot:
-        return self.plan.snapshot
+        return self.decision.snapshot
 
     @property
     def _checkpoint(self) -> Path:
@@ -152,7 +154,7 @@ class StreamRun:
         record_jvm(self.lease, self.engine, spark)
         classic.use_scheduler_pool(spark, str(self.stream.name))
         lake, before = self.target.lake, self._snapshot.tail
-        self._sources = new_readers.with_starts(self.stream, lake, before, self.plan.sources)
+        self._sources = new_readers.with_starts(self.stream, lake, before, self.decision.sources)
         check_edges(self.stream, lake, before, self._sources)
         check_unread_files(self.stream, lake, before, self._sources)
         if not planned_only:  # a backfill checks what it needs itself
@@ -356,7 +358,7 @@ class StreamRun:
         if self.canceled.is_set():  # starting and stopping a query takes longer than a canceled run has
             raise CanceledError
         started = writer.start()
-        expected = expected_batches(stream.sources, self.plan.backlog)
+        expected = expected_batches(stream.sources, self.decision.backlog)
         self.live.enter(stream.name, "running", expected_batches=1 if once else expected)
         self._running = RunningQuery(started, partial(_take, self._recorder, self.live, stream.name))
         limit = stream.query.max_run
@@ -373,12 +375,12 @@ class StreamRun:
 
     def _warnings(self, batches: tuple[BatchRecord, ...]) -> tuple[str, ...]:
         """Return what the stream's author may not expect, one sentence each."""
-        plan = replace(self.plan, manifest=self._recorder.manifest)
+        decision = replace(self.decision, manifest=self._recorder.manifest)
         ignored = sum(batch.rows_ignored or 0 for batch in batches)
         if not ignored or self.stream.query.output_mode != "update":
-            return plan.warnings
+            return decision.warnings
         return (
-            *plan.warnings,
+            *decision.warnings,
             (
                 f"{pluralize(ignored, 'update')} of its output did not raise sequence_by and changed nothing. "
                 "Fix: leave sequence_by out, and the newest batch wins."
@@ -406,7 +408,7 @@ class StreamRun:
             generation=snapshot.generation,
             state_rows=stateful[-1].state_rows if stateful else None,
             state_bytes=stateful[-1].state_bytes if stateful else None,
-            reason=", ".join(self.plan.reasons),
+            reason=", ".join(self.decision.reasons),
             warnings=self._warnings(batches),
             lineage=self._lineage,
         )
