@@ -70,7 +70,7 @@ def test_a_plan_changes_nothing_and_a_yes_does(scratch, orders, elsewhere):
     [
         (["accept", "shop/orders"], "--new-source NAME, --version UPSTREAM@VERSION"),
         (["accept", "shop/orders", "--version", "shop/names"], "such as ads/clicks@7"),
-        (["rename-source", "shop", "a", "b"], "selects 15 streams"),
+        (["rename-source", "shop", "a", "b"], "selects 17 streams"),
     ],
 )
 def test_a_command_that_names_nothing_is_refused(arguments, message):

@@ -48,7 +48,7 @@ def micros(time: str) -> int:
 
 def frame(spark, stream, rows):
     """Return rows with the columns of an ingest stream's table."""
-    schema = feed_of(stream).value.schema
+    schema = feed_of(stream).format.schema
     times = [name for name in schema.split() if name.endswith("_time")]
     names = [column.split()[0] for column in schema.split(", ")]
     values = [tuple(at(row[name]) if name in times else row[name] for name in names) for row in rows]
