@@ -30,7 +30,8 @@ import sys, time
 started = time.perf_counter()
 import orchestration.definitions as definitions
 seconds = time.perf_counter() - started
-assert len(definitions.location.keys) == int(sys.argv[1])
+from tidemill.orchestration.location import keys_by_stream, specs_of
+assert len(keys_by_stream(specs_of(definitions.defs.assets))) == int(sys.argv[1])
 print(seconds)
 """
 MODULE = """
