@@ -119,6 +119,6 @@ def test_a_decision_whose_handling_fails_is_a_result(failing, monkeypatch):
     def broken(*_):
         raise OSError("disk")
 
-    monkeypatch.setattr(pipeline_run, "plan", broken)
+    monkeypatch.setattr(pipeline_run, "decide_run", broken)
     monkeypatch.setattr(StreamRecords, "holder", broken)
     assert [result.outcome for result in failing.run(ValueError())] == ["failed", "failed"]
