@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -109,7 +110,8 @@ class Run:
         command = [process for process in group if process.pid == self.process.pid]
         victims = {"all": group, "command": command, "jvm": jvms or command}
         for process in victims[victim]:
-            process.send_signal(signal.SIGKILL)
+            with suppress(psutil.NoSuchProcess):  # a JVM forks processes that end within milliseconds
+                process.send_signal(signal.SIGKILL)
         while self.group():
             self.process.poll()
             if time.monotonic() - killed > FOR_END_S:
