@@ -25,10 +25,6 @@ class CheckContext:
     """What the checks of one stream know.
 
     Attributes:
-        stream: The stream.
-        target: The target.
-        snapshot: The stream's records.
-        now: The current time.
         result: What a run has just done to the stream; None without a run.
         before: What the checks before have recorded; None where there were none.
         streams: All streams of the target by name, to follow an event to its origin.

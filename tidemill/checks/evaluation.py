@@ -57,9 +57,6 @@ def evaluate(
     """Evaluate checks of a stream. A check that fails to be evaluated is a result, too, and never an exception.
 
     Args:
-        stream: The stream.
-        target: The target.
-        now: The current time.
         result: What a run has just done to the stream; None without a run.
         names: The checks; None for all.
         streams: All streams of the target by name, to follow an event to its origin.
@@ -101,9 +98,6 @@ def evaluate_after_run(
     stopped it: the others were not evaluated.
 
     Args:
-        stream: The stream.
-        target: The target.
-        now: The current time.
         result: What the run has done to the stream.
         names: The checks; None for all.
         streams: All streams of the target by name, to follow an event to its origin.

@@ -22,7 +22,6 @@ def origin_of_event(context: "CheckContext", after_ms: int) -> str | None:
     that has origins. The statistics in the log select the few files that have such an event.
 
     Args:
-        context: The context.
         after_ms: The time, milliseconds since the epoch.
     """
     for source in context.stream.sources.values():

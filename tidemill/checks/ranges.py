@@ -28,7 +28,6 @@ def offset_findings(
     """Return where the ranges of batches do not join, or do not cover the rows that were read.
 
     Args:
-        context: The context.
         lines: The ledger's lines by batch.
         before: Where each source ended before the first of them; empty where that is not known.
     """

@@ -55,7 +55,6 @@ class _TableCommit:
     """One commit of a batch.
 
     Attributes:
-        commit: The commit.
         rows_in_files: The rows in the files that it adds; None where they have no statistics.
     """
 
@@ -77,7 +76,6 @@ class TableLog:
     """The log of one table, to be compared with the batches of its stream.
 
     Attributes:
-        context: The context.
         sink: The name of the sink, or `quarantine`.
         batches: The batches to account for.
         lines: The ledger's lines by batch.

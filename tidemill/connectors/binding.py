@@ -32,8 +32,6 @@ def difference(recorded: "Binding", now: "Binding", source: "Source", target: "T
     Args:
         recorded: The binding that the checkpoint continues.
         now: The binding that the target gives.
-        source: The source.
-        target: The target.
     """
     if recorded["kind"] == now["kind"]:
         connector, bound = resolved(source, target)

@@ -42,7 +42,6 @@ class SourceContext:
     """What a source needs to become a DataFrame in one run of one stream.
 
     Attributes:
-        spark: The session of the stream.
         target: The target's lake, bindings and clusters.
         pins: The Delta version of each static reading, by source name.
         starts: Where each reader of a table begins, by source name.
@@ -59,7 +58,6 @@ class Reading:
     """How far a stream has read one of its sources.
 
     Attributes:
-        target: The target.
         name: The source's name in the checkpoint.
         offset: The position up to which it is read; None before the first batch.
         checkpoint: The checkpoint's folder; None before the first run.
@@ -89,7 +87,6 @@ class Connector(ABC, Generic[AnySource]):
         """Return a source as a DataFrame, without its watermark.
 
         Args:
-            source: The source.
             context: The session, the target and the pins of the run.
             name: Its name in the checkpoint.
         """
@@ -162,7 +159,6 @@ class Connector(ABC, Generic[AnySource]):
         """Return the files of a batch that must be repeated which are missing: Spark leaves them out without an error.
 
         Args:
-            source: The source.
             reading: How far it was read before the batch.
             planned: The position up to which the batch reads.
             now: The binding of this run; that of the record may be an earlier one.
@@ -193,7 +189,6 @@ class Connector(ABC, Generic[AnySource]):
         """Return what is read again of what the stream has read; None where a source has no times of its own.
 
         Args:
-            source: The source.
             reading: How far the stream has read it.
             period: The time of what is read.
 
@@ -282,7 +277,6 @@ class Connector(ABC, Generic[AnySource]):
         """Return how a source continues in another binding; None where its position means nothing there.
 
         Args:
-            source: The source.
             reading: How far the stream has read it, in the recorded binding.
             now: The binding in which it continues.
             from_beginning: Whether everything in it is read.
@@ -302,7 +296,6 @@ class Connector(ABC, Generic[AnySource]):
         """Yield what a source reads, as Dagster shows it; nothing for the table of another stream.
 
         Args:
-            source: The source.
             target: The target; None where it is left open.
         """
         del target

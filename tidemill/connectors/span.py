@@ -19,7 +19,6 @@ class Period:
 
     Attributes:
         first_ms: Its first moment.
-        last_ms: Its last one.
     """
 
     first_ms: int

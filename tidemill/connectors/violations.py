@@ -26,7 +26,6 @@ def violated(condition: str, guard: str) -> str:
     branch of a CASE is never evaluated early.
 
     Args:
-        condition: The condition.
         guard: A condition that is always true and that Spark cannot simplify: see `guard`.
     """
     # NOT keeps Spark's check that the condition is boolean; a cast to a string takes every type.

@@ -23,7 +23,6 @@ def select(
     """Return the streams that the expressions name, in dependency order.
 
     Args:
-        streams: All streams.
         expressions: The selection; none means all.
         exclude: Streams to leave out of it, written the same way.
 

@@ -112,7 +112,6 @@ class SinkBatch:
     """One micro-batch for one sink.
 
     Attributes:
-        identity: The batch.
         context: Where the sink writes.
         metadata: What a commit records about the batch.
     """
@@ -314,8 +313,6 @@ class TableSink(Sink):
         Args:
             rows: The rows that the table gets, tombstones included.
             current: The rows of the table that they replace.
-            table: The table.
             condition: The range, in SQL.
             transaction: The identity of the commit: Delta skips it where the table has it already.
-            user_metadata: Its `userMetadata`.
         """

@@ -25,9 +25,7 @@ class _LocationTranslator(StreamTranslator):
     """A translator with the keys that `defs/` has given to streams, and a prefix for all others.
 
     Args:
-        translator: The translator.
         keys: The keys of `defs/`.
-        key_prefix: The prefix.
     """
 
     def __init__(
@@ -75,9 +73,7 @@ class CodeLocation:
         """Return the location, with the dependencies of all streams verified.
 
         Args:
-            pipelines: The pipelines.
             own: What `defs/` defines.
-            target: The target.
             translator: How streams and external data become assets, before they get the prefix.
             key_prefix: The parts that asset keys begin with, and names of all else.
 

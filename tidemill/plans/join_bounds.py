@@ -37,7 +37,6 @@ class JoinFinding:
     Attributes:
         kind: `loses_rows`: rows are evicted that can still match. `unbounded`: no row is ever evicted.
         join: Spark's join type: `Inner`, `LeftOuter`, ...
-        side: The side.
         watermark: The column that rows are evicted by; empty where nothing is evicted.
         bound: The column that the condition bounds instead; empty where nothing is evicted.
         other: The column of the other side in that condition.

@@ -27,8 +27,6 @@ class BatchRecord:
     Attributes:
         batch_id: Spark's batch id.
         run_id: The run that executed it.
-        generation: The checkpoint's generation.
-        query_id: Spark's query id.
         started_at: ISO-8601 UTC.
         milliseconds: By phase, in Spark's words (`addBatch`, `walCommit`, ...), `triggerExecution` in total.
         rows_read: Rows that entered the function; of a feed its records, those in quarantine included.

@@ -20,7 +20,6 @@ class BatchCounts:
     """What a batch of a feed counted; None where it did not.
 
     Attributes:
-        query_id: Spark's query id.
         rows_read: Records.
         rows_blank: Lines that are no records.
         rows_quarantined: Records that went to quarantine.

@@ -21,7 +21,6 @@ class Position:
 
     Attributes:
         generation: The generation of the checkpoint.
-        query_id: Spark's query id.
         batch: The newest batch.
         versions: The version of each table up to which its commits are accounted for, by sink name.
         end_offsets: Where each source ended after that batch, as in the ledger.

@@ -37,7 +37,6 @@ class Holder:
     """Who holds a lease.
 
     Attributes:
-        run_id: The run.
         host: The host's name.
         boot_id: The boot of that host and the process namespace: a process id means something only within.
         pid: The Python process.
@@ -97,7 +96,6 @@ class Lease:
     """A held lease, created by `take`.
 
     Attributes:
-        stream: The stream it is for.
         epoch: Its number; each lease of a stream has a higher one than the lease before.
     """
 

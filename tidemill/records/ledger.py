@@ -21,7 +21,6 @@ class Ledger:
 
     Attributes:
         files: Its files, one per run.
-        stream: The stream.
     """
 
     files: Store
@@ -74,10 +73,6 @@ class Ledger:
         """Return the lines of some batches of a generation, oldest batch first.
 
         The files of the latest runs are read first, up to one that has only batches before these.
-
-        Args:
-            generation: The generation.
-            batches: The batches.
         """
         wanted, lines = set(batches), []
         missing, oldest = set(wanted), min(wanted, default=0)
@@ -93,7 +88,6 @@ class Ledger:
         """Return the committed batches of a generation that have no line.
 
         Args:
-            generation: The generation.
             after: A batch up to which the manifest states that all lines are there.
             last_commit: The last committed batch.
         """

@@ -42,8 +42,6 @@ def batch_record(
 
     Args:
         origin: The run, generation and query.
-        checkpoint: The checkpoint's folder.
-        batch_id: The batch.
         commit: The main table's commit that holds the batch; None where it wrote nothing.
         progress: Spark's progress (Spark guide, "Monitoring Streaming Queries"); None where the run that
             executed the batch has been killed: the line is then marked as reconstructed.

@@ -79,7 +79,6 @@ class LastRun:
     """The last run of a stream that had something to do.
 
     Attributes:
-        run_id: Its id.
         ended_at: Its end, ISO-8601 UTC.
         outcome: `updated`, `idle` or `failed`.
         error: The error of a failed run, for people.
@@ -133,7 +132,6 @@ class Manifest:
         """Return the manifest after a run that failed.
 
         Args:
-            run_id: The run.
             error: Its failure.
             position: What the failure depends on.
         """

@@ -70,7 +70,6 @@ def new_operation(
     """Return an operation that has done nothing so far.
 
     Args:
-        kind: The command.
         arguments: What it was asked for.
         command: The command line that finishes it.
         decided: What it has decided.

@@ -35,7 +35,6 @@ class SinkTable:
     """A table of a stream.
 
     Attributes:
-        table: The table.
         table_id: Its id; a table that was recreated has another one.
         version: Its newest version.
         newest_batch: The newest batch of the query that it has; -1 where it has none.
@@ -118,12 +117,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class StreamRecords:
-    """The records of one stream in one lake. Every call reads the files again.
-
-    Attributes:
-        lake: The lake.
-        stream: The stream's name.
-    """
+    """The records of one stream in one lake. Every call reads the files again."""
 
     lake: Lake
     stream: StreamName
@@ -164,7 +158,6 @@ class StreamRecords:
 
         Args:
             query_id: Spark's query id; None where the stream has none yet.
-            sink: The sink's name.
         """
         path = self.table(sink)
         table = path.open()

@@ -18,7 +18,6 @@ def pause_point(point: str, stream: StreamName) -> None:
     Args:
         point: The point: of a run `before-batch`, `after-quarantine`, `between-sinks`, `after-sink` or
             `before-ledger`; of an operation its name and that of the step that has just run.
-        stream: The stream.
     """
     here = f"{stream}:{point}"
     if here not in os.environ.get("TIDEMILL_PAUSE_AT", "").split():

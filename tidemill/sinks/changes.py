@@ -85,7 +85,6 @@ def row_actions(
 
     Args:
         changes: One change per key.
-        current: The table.
         keys: The columns that identify a row.
         sequence: The column that orders the changes of a key.
     """
@@ -125,7 +124,6 @@ def version_actions(
 
     Args:
         changes: One change per key and sequence.
-        history: The table.
         keys: The columns that identify a row.
         sequence: The column that orders the changes of a key.
         validity: The column that says from when a version is valid.
@@ -169,7 +167,6 @@ def merge_statement(table: str, columns: Sequence[str], same: str, clauses: str)
     """Return a MERGE from the view `tidemill_changes`.
 
     Args:
-        table: The table.
         columns: The columns to write.
         same: The condition under which a row of the source (`s`) matches one of the table (`t`).
         clauses: Its clauses, with `{update}` and `{insert}` for the assignments of all columns.
@@ -199,7 +196,6 @@ def matching(rows: "DataFrame", columns: Sequence[str], condition: "Column") -> 
     """Return the rows of a source with the copies of the columns that MERGE matches by.
 
     Args:
-        rows: The rows.
         columns: The columns that identify a row of the table.
         condition: Which rows may match; the others have NULL.
     """

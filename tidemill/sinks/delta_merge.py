@@ -269,10 +269,8 @@ class _Merge:
     """One commit of changes into a table.
 
     Attributes:
-        table: The table.
         within: The condition that the keys of the table are in the range of those of the batch.
         transaction: The identity of the commit.
-        user_metadata: Its `userMetadata`.
     """
 
     table: "TableRef"

@@ -13,7 +13,6 @@ def rows_written(commit: Commit, metadata: Mapping[str, Any]) -> int | None:
     or the live row of a tombstone): the two count once.
 
     Args:
-        commit: The commit.
         metadata: What Tidemill wrote into it (`CommitMetadata`).
     """
     if metadata.get("rows_written") is not None:

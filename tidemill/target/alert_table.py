@@ -19,11 +19,7 @@ _OF_EMAIL = ("email_from", "smtp_host", "smtp_port", "smtp_tls", "smtp_username"
 
 
 def alert_settings(parent: Table) -> AlertSettings | None:
-    """Return where alerts go; None without a table `alerts`. Faults are noted in the table.
-
-    Args:
-        parent: The table of the target.
-    """
+    """Return where alerts go; None without a table `alerts`. Faults are noted in the table."""
     table = parent.table("alerts")
     if "alerts" not in parent:
         return None

@@ -94,7 +94,6 @@ def literal_fault(name: str, value: object) -> str | None:
 
     Args:
         name: The name of the setting.
-        value: Its value.
     """
     if isinstance(value, str) and VARIABLE.fullmatch(value):
         return None

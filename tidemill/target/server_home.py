@@ -28,7 +28,6 @@ class ServerHome:
     """Where a target's warm server is.
 
     Attributes:
-        target: The target's name.
         root: The folder of tidemill.toml, the working folder of the server.
         folder: The server's folder.
     """

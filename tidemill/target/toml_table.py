@@ -75,7 +75,6 @@ class Table:
         """Return a string with its variables replaced, or None if the key is missing or wrong.
 
         Args:
-            key: The key.
             choices: The strings that are allowed.
             pattern: What it must match.
             example: A string that matches.

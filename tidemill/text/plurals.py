@@ -5,7 +5,6 @@ def pluralize(count: int, noun: str) -> str:
     """Return a number and its noun, such as `1 batch` or `1,200 rows`.
 
     Args:
-        count: The number.
         noun: A regular noun in the singular.
     """
     if count == 1:

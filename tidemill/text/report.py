@@ -12,7 +12,6 @@ class Column:
     """A column of a report's table.
 
     Attributes:
-        heading: Its heading.
         cell: The key of a row, or a function of it; None is an empty cell, and numbers are grouped by thousands.
         right: Whether its cells are aligned to the right.
         whole: Whether its cells stay on one line.
@@ -66,7 +65,6 @@ def rows_of(items: Sequence[Row], key: str, *, keep_empty: bool = False, repeat:
     """Return a row for each object in a list of each item, with what the item has.
 
     Args:
-        items: The items.
         key: The key of the list.
         keep_empty: Whether an item with an empty list has a row.
         repeat: Whether each row has what the item has, and not only its first.

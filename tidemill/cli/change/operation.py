@@ -76,7 +76,6 @@ def app_of(spec: "OperationSpec", **options: Any) -> typer.Typer:
     """Return the command of an operation.
 
     Args:
-        spec: The operation.
         options: Further options of the command, for typer.
     """
 
@@ -123,7 +122,6 @@ def run_operation(spec: "OperationSpec", flags: ChangeFlags | ChangesFlags, give
     """Plan an operation for each stream, print the plans, ask, and apply those that change something.
 
     Args:
-        spec: The operation.
         flags: The flags that all such commands share.
         given: The arguments of the operation, as a user has written them; and `stream`, if it changes only one.
     """
@@ -183,10 +181,6 @@ def _published(replay: "Callable[..., Outcome]", work: "Work", console: "Console
 
 def confirmed(flags: ChangeFlags | ChangesFlags, question: str) -> bool:
     """Return whether to apply the plan that was printed: as the flags say, or as the user answers.
-
-    Args:
-        flags: The flags.
-        question: The question.
 
     Raises:
         Exit: Nobody can be asked, or the answer is no.

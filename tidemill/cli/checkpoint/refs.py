@@ -23,7 +23,6 @@ class CheckpointRef:
     """A checkpoint that a command line selects.
 
     Attributes:
-        path: Its folder.
         target: The target of the selection; None if the command line names a folder.
         stream: Its stream; None if the command line names a folder.
         generation: The stream's active generation; None if the command line names a folder.

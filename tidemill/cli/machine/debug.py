@@ -29,7 +29,6 @@ class Ping:
     """The answer of something that a run needs.
 
     Attributes:
-        name: Its name.
         ok: True if it answers; None if this target does not need it, or a run starts it.
         detail: The answer, or why there is none.
     """

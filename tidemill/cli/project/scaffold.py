@@ -64,7 +64,6 @@ def write_pipeline(config: Path, name: str) -> list[Path]:
 
     Args:
         config: The tidemill.toml of the project.
-        name: The name of the pipeline.
 
     Raises:
         ConfigurationError: One of the files exists, or tidemill.toml cannot be edited; nothing was written.
@@ -81,7 +80,6 @@ def write_stream(config: Path, name: StreamName) -> list[Path]:
 
     Args:
         config: The tidemill.toml of the project.
-        name: The name of the stream.
 
     Raises:
         ConfigurationError: There is no such pipeline, or one of the files exists; nothing was written.

@@ -37,7 +37,6 @@ def line(result: "StreamResult", width: int) -> str:
     """Return one result as a line for people, in rich's markup.
 
     Args:
-        result: The result.
         width: The width of the column of streams.
     """
     from rich.markup import escape
@@ -79,7 +78,6 @@ def as_document(result: "StreamResult", checks: "Sequence[CheckResult] | None" =
     """Return one result as `run --json` prints it.
 
     Args:
-        result: The result.
         checks: The results of the stream's checks; None where the run did not evaluate them.
     """
     from tidemill.records.ledger_line import iso

@@ -116,7 +116,6 @@ class Finished:
     """A run that has ended.
 
     Attributes:
-        results: The results of its streams.
         checks: The results of the checks of the streams that did something.
         interrupted: Whether it was interrupted.
     """

@@ -69,7 +69,6 @@ def print_report(report: "Report", *, as_json: bool, target: str | None = None) 
     """Print a report on standard output: as one JSON object, or as a table and lines.
 
     Args:
-        report: The report.
         as_json: Whether a program reads it.
         target: The name of the target; None for a command that has none.
     """

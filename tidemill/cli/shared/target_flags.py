@@ -32,8 +32,6 @@ class TargetFlags:
     """The flags that decide which target a command works on.
 
     Attributes:
-        target: The target's name.
-        lake: A lake that replaces the target's.
         landing: The folder that has every feed.
         kafka: The brokers that have every feed.
         as_json: Whether the output is JSON.
@@ -82,7 +80,6 @@ class StreamFlags(TargetFlags):
     """The flags that decide which streams of which target a command works on.
 
     Attributes:
-        selection: The streams; None for all.
         exclude: Those that are left out.
     """
 

@@ -34,7 +34,6 @@ class UnreadVersions(Unread):
     """Versions of a Delta table that are not read, or only in part.
 
     Attributes:
-        table: The table.
         versions: The versions whose commit the log still has, ascending.
     """
 
@@ -92,7 +91,6 @@ class _Log:
     """What a table's log has from a version on.
 
     Attributes:
-        table: The table.
         written: When the commits were written, seconds since the epoch, by version, ascending.
         head: The newest version; -1 where there is no table.
     """
@@ -108,7 +106,6 @@ def waiting_versions(
     """Return the versions of a table from the first unread one that changes data.
 
     Args:
-        table: The table.
         offset: Delta's offset.
         what: A description of the source.
         reading: How the stream reads the table.

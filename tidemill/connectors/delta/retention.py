@@ -22,7 +22,6 @@ def table_expiry(table: TableRef, position: DeltaPosition, *, changes: bool) -> 
     """Return when the first unread commit of a table, or one of its files, may be removed; None if all is read.
 
     Args:
-        table: The table.
         position: The reader's position.
         changes: Whether it reads the change data feed.
     """

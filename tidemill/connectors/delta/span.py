@@ -28,8 +28,6 @@ def table_span(
     """Return what is read of a table.
 
     Args:
-        source: The source.
-        lake: The lake.
         offset: The offset up to which the stream has read.
         period: The time of what is read.
     """

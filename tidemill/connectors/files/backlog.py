@@ -39,11 +39,7 @@ _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class UnreadFiles(Unread):
-    """Files that no batch has read.
-
-    Attributes:
-        paths: Their paths.
-    """
+    """Files that no batch has read."""
 
     paths: tuple[str, ...]
 

@@ -16,7 +16,6 @@ def files_span(source: Source, logged: Iterable[SourceFile], period: Period) -> 
     """Return what is read of a folder.
 
     Args:
-        source: The source.
         logged: The files that the stream has read.
         period: The time of what is read.
     """
@@ -34,7 +33,6 @@ def missing_files(source: Source, files: Iterable[SourceFile]) -> tuple[str, ...
     """Return the sentence that files of a source are missing; none where none is.
 
     Args:
-        source: The source.
         files: Files that it has read.
     """
     paths = {plain_path(file.path) for file in files}

@@ -39,7 +39,6 @@ class UnreadMessages(Unread):
     """Partitions with unread messages.
 
     Attributes:
-        cluster: The cluster.
         positions: The offset of the first unread message, by topic and partition.
     """
 
@@ -71,9 +70,7 @@ def waiting_messages(
     Control records of transactions count as messages: Spark's offsets count them, too.
 
     Args:
-        source: The source.
         offset: Its offset in the checkpoint.
-        cluster: The cluster.
         checkpoint: The checkpoint's folder, where Spark keeps the offsets that it resolved at its first start;
             None before the first run.
         name: The source's name in it.
@@ -127,8 +124,6 @@ def offsets_now(
     """Return the first offset of each partition that a source reads, and the offset after its last message.
 
     Args:
-        source: The source.
-        target: The target.
         committed: Whether the source's isolation level counts: messages of open transactions are not there yet.
     """
     cluster = source.cluster_in(target)

@@ -75,9 +75,6 @@ def _client(cluster: KafkaCluster, _process: int) -> "Client":  # a connection d
 class Client:
     """A connection to a cluster.
 
-    Args:
-        cluster: The cluster.
-
     Raises:
         ConfigurationError: librdkafka refuses the settings, such as a missing CA file.
     """
@@ -146,7 +143,6 @@ class Client:
         """Return the first offset of each partition, and the one after its last; raise as `topics` does.
 
         Args:
-            partitions: The partitions.
             committed: Whether the end is that of committed transactions.
         """
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -160,7 +156,6 @@ class Client:
         A partition without such a message is left out.
 
         Args:
-            partitions: The partitions.
             time_ms: The time, milliseconds since the epoch.
         """
         # A negative time stands for one of the ends.

@@ -82,8 +82,6 @@ def start_at(position: TopicPosition, name: str, wanted: Mapping[str, Any]) -> S
     """Return the start at offsets that a person names, by topic and partition.
 
     Args:
-        position: The position of the stream.
-        name: The source's name.
         wanted: The offsets; the other partitions keep theirs.
 
     Raises:
@@ -116,7 +114,6 @@ def continue_in(
     """Return how a stream continues in other topics; None where it has not read topics.
 
     Args:
-        source: The source.
         reading: How far the stream has read the recorded topics.
         now: The binding in which it continues.
         from_beginning: Whether topics that are not the recorded ones are read from their beginning.

@@ -16,7 +16,6 @@ class RowPosition(Position):
     """The number of rows that a source has emitted.
 
     Attributes:
-        rows: The number.
         kind: `rate-micro-batch`, or `rate`: any source that counts rows with one number.
     """
 

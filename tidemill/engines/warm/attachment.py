@@ -29,7 +29,6 @@ class Attachment:
     """An attachment; the server keeps the sessions of this process as long as it is open.
 
     Attributes:
-        record: The server.
         file: The file that the server removes when all queries of this process have stopped.
         address: The address of Spark Connect, with the token.
         ended: Set when the server has ended, is ending, or has closed this attachment.

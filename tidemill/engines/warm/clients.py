@@ -56,7 +56,6 @@ class Clients:
     Attributes:
         token: What each of them must show.
         attached: The folder with a file per client.
-        sessions: Their sessions.
         stopping: Set when the server has to end.
     """
 

@@ -13,7 +13,6 @@ class ServerRecord:
 
     Attributes:
         pid: The server's process.
-        jvm_pid: Its JVM.
         spark_port: The port of Spark Connect on 127.0.0.1.
         control_port: The port on 127.0.0.1 where clients attach.
         started_at: When it was ready, ISO-8601 UTC.

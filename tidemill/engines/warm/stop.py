@@ -31,7 +31,6 @@ def stop(home: "ServerHome", record: "ServerRecord", *, force: bool) -> list[dic
 
     Args:
         home: Where it is.
-        record: The server.
         force: Whether to stop it although runs are attached, and to kill it if it does not answer.
 
     Raises:

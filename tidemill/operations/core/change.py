@@ -28,7 +28,6 @@ class Change:
     """A change of a stream.
 
     Attributes:
-        stream: The stream.
         what: The change, in one sentence.
         effects: What follows from it, one sentence each.
         copies: The folder with copies of the files that were replaced; None where none was.
@@ -97,9 +96,6 @@ class StreamUnderChange:
     """A stream that is about to be changed.
 
     Attributes:
-        stream: The stream.
-        snapshot: Its records.
-        manifest: Its manifest.
         edits: Where edits of its checkpoint go.
     """
 
@@ -132,8 +128,6 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
     """Hold a stream's lease while it is changed.
 
     Args:
-        stream: The stream.
-        target: The target.
         why: The command, for the lease and for the copies.
         dry_run: Whether the change is planned only, which needs no lease.
 

@@ -124,13 +124,10 @@ class Work:
     """What an operation works on, besides its arguments.
 
     Attributes:
-        target: The target.
-        engine: Where Spark sessions come from.
         known: All streams that could be loaded.
         streams: The streams that are changed, in dependency order.
         selected: Those of them that were selected themselves, and not as readers of others.
         run_id: The id of runs that the operation needs.
-        live: Where others see how far it is.
     """
 
     target: "ResolvedTarget"
@@ -160,7 +157,6 @@ class OperationSpec:
         description: More about it; for the help of the command.
         apply: Plans it for one stream, or does it: takes the stream, the `Work`, `dry_run`, and the arguments by name;
             an operation that `replays` also `publish`.
-        arguments: The arguments.
         one_of: The arguments of which exactly one is given; empty where they do not exclude each other.
         one_stream: Whether it changes one stream, and not a selection.
         replays: Whether it computes a selection of streams, and its readers where wanted, and then publishes them.
@@ -229,9 +225,6 @@ class OperationSpec:
         """Return what the operation works on.
 
         Args:
-            target: The target.
-            engine: Where Spark sessions come from.
-            known: All streams.
             selection: The streams to change, in the words of the command.
             run_id: The id of runs that the operation needs.
             exclude: Those that are left out.
@@ -293,7 +286,6 @@ class OperationSpec:
         """Return the record of an operation that begins.
 
         Args:
-            stream: The stream.
             arguments: Its arguments, as they are recorded.
             decided: What is decided at its beginning.
         """
@@ -304,7 +296,6 @@ class OperationSpec:
         """Return the command that finishes an operation.
 
         Args:
-            stream: The stream.
             arguments: Its arguments, as they are recorded.
         """
         words = ["tidemill", *self.command.split(), str(stream)]

@@ -45,12 +45,7 @@ class Staging(ABC):
     """An operation that computes a stream in a staging folder and then publishes it.
 
     Attributes:
-        stream: The stream.
         target: The target, whose sources are read.
-        engine: Where Spark sessions come from.
-        records: The stream's records.
-        operation: The operation.
-        live: Where others see how far it is.
         own_checkpoint: Whether its checkpoint is in the staging folder, because no run continues it.
         lease: The stream's lease while it publishes; None while it computes.
     """
@@ -182,7 +177,6 @@ def replace_table(
     Readers see the old rows or the new ones. Delta skips the commit where the table has its transaction already.
 
     Args:
-        spark: A session.
         sink: The sink; None for the quarantine.
         staged: The records of the staged table.
         live: The records of the live table.
@@ -218,9 +212,6 @@ def copy_tables(spark: "SparkSession", stream: "Stream", records: StreamRecords,
     """Copy the tables of a stream to tables of their own: `<stream>__generation_<N>`.
 
     Args:
-        spark: A session.
-        stream: The stream.
-        records: Its records.
         generation: The generation that wrote them.
     """
     for sink in stream.tables:
@@ -236,9 +227,7 @@ def commit_options(operation: "Operation", query_id: str, sink: str, batch: int)
     """Return the options of a write that stands for all batches up to one.
 
     Args:
-        operation: The operation.
         query_id: The query whose batches it stands for.
-        sink: The sink's name.
         batch: The last of the batches.
     """
     return {

@@ -45,8 +45,6 @@ def unfinished(records: StreamRecords, kind: str, arguments: Mapping[str, Any]) 
     """Return the operation that a command continues; None where it begins a new one.
 
     Args:
-        records: The stream's records.
-        kind: The command.
         arguments: What it was asked for.
 
     Raises:
@@ -123,8 +121,6 @@ def staging_records(
     """Return the records of what an operation computes before it publishes.
 
     Args:
-        records: The stream's records.
-        operation: The operation.
         own_checkpoint: Whether its checkpoint is in the staging folder, because no run continues it.
     """
     staging = records.lake.store.below(f"{records.lake.staging(records.stream)}/{operation.id}")
@@ -138,8 +134,6 @@ def ensure_computed(
     """Compute what an operation publishes, unless that is done; return the operation as it is then.
 
     Args:
-        records: The stream's records.
-        operation: The operation.
         compute: Computes, as often as it is called, and returns the result to record.
 
     Raises:
@@ -177,10 +171,7 @@ def execute_steps(
     """Carry out the steps of an operation that are not done, each under the lease; return it as it is then.
 
     Args:
-        records: The stream's records.
-        operation: The operation.
         steps: All its steps, in order.
-        lease: The stream's lease.
 
     Raises:
         TerminalError: Another operation of the stream is unfinished.
@@ -201,11 +192,6 @@ def execute_steps(
 
 def leased(records: StreamRecords, why: str, *, dry_run: bool) -> "AbstractContextManager[Lease | None]":
     """Hold a stream's lease; None for a plan, which needs none.
-
-    Args:
-        records: The stream's records.
-        why: The command.
-        dry_run: Whether it is a plan.
 
     Raises:
         LeaseHeldError: A run holds it.
@@ -249,7 +235,6 @@ def session(engine: "Engine", lease: "Lease | None") -> "Iterator[SparkSession]"
     """Yield a session for an operation: Spark's 200 partitions cost more than the rows of its commits.
 
     Args:
-        engine: Where the session comes from.
         lease: The lease that the operation writes under, which then shows whether its commits have ended, too; None
             where it only reads.
     """

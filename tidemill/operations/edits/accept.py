@@ -30,9 +30,6 @@ def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run:
 
     Args:
         stream: The stream, as it is defined now.
-        target: The target.
-        name: The source's name.
-        dry_run: Whether the change is planned only.
 
     Raises:
         TerminalError: The definition has no such source, or its checkpoint has a position in it.
@@ -71,11 +68,6 @@ def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run:
 def accept_findings(stream: "Stream", target: "Target", *, dry_run: bool = False) -> Change:
     """Accept what the check `exactly_once` has found: later checks begin after the newest batch.
 
-    Args:
-        stream: The stream.
-        target: The target.
-        dry_run: Whether the change is planned only.
-
     Raises:
         TerminalError: The check finds nothing.
         LeaseHeldError: A run holds the stream's lease.
@@ -106,11 +98,7 @@ def accept_version(
     """Accept a commit of an upstream table that removed or changed rows: the stream skips it.
 
     Args:
-        stream: The reader.
-        target: The target.
         upstream: The stream whose table has the commit.
-        version: The commit's version.
-        dry_run: Whether the change is planned only.
 
     Raises:
         TerminalError: The stream does not read that table as append-only, or its next run does not refuse that
@@ -162,9 +150,7 @@ def accept_change(stream: "Stream", target: "Target", engine: "Engine", *, dry_r
 
     Args:
         stream: The stream, as it is defined now.
-        target: The target.
         engine: Where the session that builds its query comes from.
-        dry_run: Whether the change is planned only.
 
     Raises:
         TerminalError: The next run does not refuse the code.

@@ -31,7 +31,6 @@ class CodeChange:
     """What the code of a stream as it is now would do to it.
 
     Attributes:
-        stream: The stream.
         kind: `nothing`: the code is the same. `safe`: the state keeps its meaning. `unknown`: it cannot be judged.
             `mixes_state`, `refused_by_spark`: the next run refuses the code, unless it is accepted. `refused`: the
             next run refuses the definition, with `error`.
@@ -66,8 +65,6 @@ def code_changes(
     """Yield what the code as it is now would do to each stream. Nothing is changed.
 
     Args:
-        streams: The streams.
-        target: The target.
         engine: Where Spark sessions come from; not asked for streams that have no state and no batch.
         on_build: Called before the query of a stream is built.
 
@@ -87,12 +84,6 @@ def code_changes(
 
 def build_now(stream: "Stream", target: "Target", engine: "Engine", snapshot: Snapshot) -> query.Query:
     """Build the query of a stream as its next run would, and change nothing; its session is closed afterwards.
-
-    Args:
-        stream: The stream.
-        target: The target.
-        engine: Where the session comes from.
-        snapshot: The stream's records.
 
     Raises:
         TidemillError: The next run would refuse the definition.

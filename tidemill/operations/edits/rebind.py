@@ -29,11 +29,8 @@ def rebind(
     below the new folder count as read.
 
     Args:
-        stream: The stream.
         target: The target, with the new binding.
-        name: The source's name.
         from_beginning: Whether everything in the new folder or topic is read instead.
-        dry_run: Whether the change is planned only.
 
     Raises:
         TerminalError: The binding is the same, or the position does not exist in the new one.

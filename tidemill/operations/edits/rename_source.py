@@ -23,10 +23,8 @@ def rename_source(stream: "Stream", target: "Target", old: str, new: str, *, dry
 
     Args:
         stream: The stream, as it is defined now.
-        target: The target.
         old: The name in the checkpoint or in the manifest.
         new: The name in the definition.
-        dry_run: Whether the change is planned only.
 
     Raises:
         TerminalError: The names do not fit the definition or the checkpoint.

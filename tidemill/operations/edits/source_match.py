@@ -27,9 +27,6 @@ def names_of_sources(
     source has read does: the id of a table, topics, or the folder of files.
 
     Args:
-        stream: The stream.
-        target: The target.
-        checkpoint: The checkpoint's folder.
         entry: An entry of its offset log.
 
     Raises:

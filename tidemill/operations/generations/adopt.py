@@ -49,10 +49,8 @@ def adopt(
 
     Args:
         stream: A stream that has never run, declared as the query was.
-        target: The target.
         checkpoint: The query's checkpoint, which is copied.
         table: The query's table, which is moved; None where it is at the stream's location already.
-        dry_run: Whether the change is planned only.
 
     Raises:
         TerminalError: The stream has run, the checkpoint is not sound or has an unfinished batch, its sources are not

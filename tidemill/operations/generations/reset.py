@@ -56,15 +56,12 @@ def reset(
     """Let a stream continue from other offsets, in a new generation with empty state.
 
     Args:
-        stream: The stream.
-        target: The target.
         engine: Where Spark sessions come from; not asked for a plan.
         start: `earliest`, `now`, or offsets by source as JSON.
         table: `keep` the rows of its tables, `replace` them by what is read from now on, or `new`: the same, with a
             copy of the old rows.
         allow_doubled: Whether rows may be added a second time.
         allow_skipped: Whether data may be left unread.
-        dry_run: Whether the reset is planned only.
 
     Raises:
         TerminalError: Rows would be doubled or skipped and that is not allowed; or a stream with state would start

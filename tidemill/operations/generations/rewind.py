@@ -70,13 +70,10 @@ def rewind(
     stays until it is pruned.
 
     Args:
-        stream: The stream.
-        target: The target.
         engine: Where Spark sessions come from; not asked for a plan.
         to_batch: The batch, of the active generation or of one that it continues.
         to_time: Instead of a batch: the last batch that the table had at this moment, with a time zone.
         readers: The streams that may read its table, which the plan names.
-        dry_run: Whether the rewind is planned only.
 
     Raises:
         TerminalError: Offsets, state, versions or files of that batch are missing, or there is nothing to rewind.

@@ -20,8 +20,6 @@ def ends_now(stream: "Stream", target: "Target", entry: "OffsetEntry") -> dict[s
     """Return the ends of all sources of a stream, by name.
 
     Args:
-        stream: The stream.
-        target: The target.
         entry: The offsets up to which the stream has read.
 
     Raises:
@@ -43,8 +41,6 @@ def named(stream: "Stream", target: "Target", entry: "OffsetEntry", text: str) -
     A topic has offsets by partition, a table a version. A source that is not named keeps its position.
 
     Args:
-        stream: The stream.
-        target: The target.
         entry: The offsets up to which the stream has read.
         text: JSON.
 

@@ -37,10 +37,7 @@ def version_after(table: TableRef, generation: Generation, sink: str, batch: int
     """Return the version of a table after a batch: the one before the first commit of a later batch.
 
     Args:
-        table: The table.
         generation: The generation that committed the batch.
-        sink: The sink's name.
-        batch: The batch.
 
     Returns:
         The version; None where the log no longer shows it, or where there is no table.
@@ -64,7 +61,6 @@ def batch_at(table: TableRef, manifest: Manifest, moment: datetime) -> int | Non
 
     Args:
         table: The main table's folder.
-        manifest: The manifest.
         moment: The moment, with a time zone.
 
     Returns:
@@ -85,7 +81,6 @@ def version_before_replays(records: StreamRecords, restored: int) -> int | None:
     A replay removed the records of these rows from the quarantine, in which they belong again.
 
     Args:
-        records: The stream's records.
         restored: The version of the main table that is restored.
     """
     taken_back = {
@@ -106,12 +101,7 @@ def _replays(records: StreamRecords) -> set[str]:
 
 
 def missing_files(table: TableRef, version: int) -> list[str] | None:
-    """Return the files of a version that are missing, by VACUUM; None where its log is missing as well.
-
-    Args:
-        table: The table.
-        version: The version.
-    """
+    """Return the files of a version that are missing, by VACUUM; None where its log is missing as well."""
     from deltalake.exceptions import DeltaError
 
     try:

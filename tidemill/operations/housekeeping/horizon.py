@@ -51,9 +51,6 @@ class Position:
     """The oldest position in a table that a reader may continue from.
 
     Attributes:
-        reader: The reader.
-        table_id: The table's id.
-        version: The version.
         of: What it reads from there on, as in `Need`.
     """
 
@@ -67,7 +64,6 @@ def positions(lake: "Lake", since: datetime) -> list[Position]:
     """Return the positions of all readers of a lake: where each continues, or would after a rewind.
 
     Args:
-        lake: The lake.
         since: The moment to which a reader may be rewound.
 
     Raises:
@@ -173,7 +169,6 @@ class Horizons:
     """What is needed of the tables of a lake.
 
     Attributes:
-        lake: The lake.
         streams: The streams of all pipelines, which show who reads snapshots.
         positions: The positions of all readers.
         since: The moment to which a stream may be rewound.
@@ -185,12 +180,7 @@ class Horizons:
     since: datetime
 
     def needs(self, stream: "Stream", sink: str) -> list[Need]:
-        """Return what needs a table of a stream, the oldest version first.
-
-        Args:
-            stream: The stream.
-            sink: The sink's name.
-        """
+        """Return what needs a table of a stream, the oldest version first."""
         snapshot = StreamRecords(self.lake, stream.name).snapshot()
         path = self.lake.table(stream.name, sink)
         table = path.open()

@@ -26,7 +26,6 @@ def obsolete_log_files(table: "TableRef", needed: int) -> list[str]:
     kept with everything after it. A log with checkpoints in parts, or of version 2, is left as it is.
 
     Args:
-        table: The table.
         needed: The oldest version that is needed.
     """
     log = table.log

@@ -54,13 +54,10 @@ class TableMaintenance:
     """What maintenance would do to a table, or has done.
 
     Attributes:
-        table: The table's folder.
         version: Its newest version.
-        before: Its size before.
         after: Its size after; None for a plan.
         small_files: The files to compact.
         files: The files to remove, those not counted that the compaction replaces.
-        bytes: Their bytes.
         log_files: The files of its log to remove.
         horizon: The oldest version that something needs.
         held_by: What needs versions before the newest, for people, the oldest first.
@@ -88,10 +85,8 @@ class Maintenance:
     """What maintenance would do to the tables of a stream, or has done.
 
     Attributes:
-        stream: The stream.
         outcome: `planned`, `maintained`, `idle` where nothing was to do, or `busy` where a run holds a lease or an
             operation is unfinished.
-        tables: Its tables.
         reason: Why it is busy.
     """
 
@@ -145,8 +140,6 @@ def maintain(
     another program may lose its files, as with VACUUM; the leases of all readers are then held.
 
     Args:
-        stream: The stream.
-        target: The target.
         engine: Where Spark sessions come from; not asked where nothing is to compact.
         streams: The streams of all pipelines of the target, which show who reads what.
         keep: How far back streams may be rewound.

@@ -76,7 +76,6 @@ class Pruning:
     """What pruning would remove of a stream, or has removed.
 
     Attributes:
-        stream: The stream.
         outcome: `planned`, `pruned`, `idle` where nothing was to remove, or `busy` where a run holds the lease.
         leftovers: What is removed.
         reason: Why it is busy.
@@ -130,8 +129,6 @@ def prune(
     longer than any change is late.
 
     Args:
-        stream: The stream.
-        target: The target.
         engine: Where Spark sessions come from; asked for tombstones only.
         older_than: The age.
         dry_run: Whether it is planned only, which needs neither a lease nor Spark.

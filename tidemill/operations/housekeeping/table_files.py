@@ -30,8 +30,6 @@ class Size:
 
     Attributes:
         files: Its data files, also those that its newest version does not have.
-        bytes: Their bytes.
-        log_files: The files in its log.
     """
 
     files: int
@@ -87,7 +85,6 @@ def removable(
     of the change data feed, also those of the versions that it keeps, which readers of changes then miss.
 
     Args:
-        table: The table.
         opened: Its newest version.
         needs: What needs older versions.
         since: The moment to which the table may be rewound; younger files may belong to a write in progress.

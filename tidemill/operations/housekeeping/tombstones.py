@@ -27,7 +27,6 @@ class Condition:
     Attributes:
         column: The column that is a time.
         type: Its Delta type.
-        before: The moment.
     """
 
     column: str
@@ -52,13 +51,7 @@ class Condition:
 
 
 def condition_of(table: "DeltaTable", sink: "TableSink", before: datetime) -> Condition | None:
-    """Return which tombstones of a merge table are older than a moment; None where no column shows their age.
-
-    Args:
-        table: The table.
-        sink: Its sink.
-        before: The moment.
-    """
+    """Return which tombstones of a merge table are older than a moment; None where no column shows their age."""
     types = {field.name: getattr(field.type, "type", None) for field in table.schema().fields}
     if DELETED not in types:
         return None
@@ -82,13 +75,6 @@ def delete(
     """Remove old tombstones in one transaction, which Delta skips where the table has it already.
 
     Readers of the change feed do not see it: they leave out the changes of tombstones.
-
-    Args:
-        spark: A session.
-        path: The table's folder.
-        sink: Its sink.
-        before: The moment.
-        operation: The id of the operation.
     """
     table = path.open()
     condition = None if table is None else condition_of(table, sink, before)

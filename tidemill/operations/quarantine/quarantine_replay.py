@@ -64,7 +64,6 @@ def replay_quarantine(
 
     Args:
         stream: A stream that reads a feed.
-        target: The target.
         engine: Where Spark sessions come from; not asked where the quarantine is empty.
         readers: The streams that may read its table, which the plan names.
         dry_run: Whether the replay is planned only. The plan validates all records, so it needs Spark, too.

@@ -52,7 +52,6 @@ class Quarantine:
     """The quarantine of one stream.
 
     Attributes:
-        stream: The stream.
         table: The folder of its table, which exists from the first refused record on.
         records: How many records it has.
         by_rule: The records that violate each rule, most frequent first. A record that violates two counts twice.
@@ -75,7 +74,6 @@ def quarantined(stream: "Stream", target: "Target", *, limit: int = EXAMPLES) ->
 
     Args:
         stream: A stream that reads a feed.
-        target: The target.
         limit: The most examples.
     """
     path = target.lake.quarantine(stream.name)

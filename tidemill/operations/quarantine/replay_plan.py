@@ -38,7 +38,6 @@ class Replay(Change):
         """Return a replay with what it does in a sentence.
 
         Args:
-            stream: The stream.
             verdict: What today's schema and rules say about the records.
             operation: The id of the operation, once it has changed something.
             effects: What follows from it, one sentence each.
@@ -81,7 +80,6 @@ def effects_of(stream: "Stream", verdict: Verdict, readers: "Sequence[Stream]") 
     """Return what follows from a replay, one sentence each.
 
     Args:
-        stream: The stream.
         verdict: What today's schema and rules say about its refused records.
         readers: The streams that may read its table.
     """

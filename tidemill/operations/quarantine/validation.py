@@ -52,7 +52,6 @@ def validated(feed: "Feed", refused: "DataFrame") -> "DataFrame":
     record was refused by.
 
     Args:
-        feed: The feed.
         refused: Rows of the quarantine table.
     """
     from pyspark.sql import functions as F
@@ -98,10 +97,7 @@ def write_output(stream: "Stream", feed: "Feed", rows: "DataFrame", table: "Tabl
     as a backfill, selects it with its neighbors.
 
     Args:
-        stream: The stream.
-        feed: Its feed.
         rows: Judged records that were written down.
-        table: The table.
 
     Raises:
         TerminalError: The function's output has a reserved column.

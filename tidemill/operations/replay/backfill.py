@@ -63,7 +63,6 @@ def backfill(
 
     Args:
         stream: The stream, which declares `backfill_by`.
-        target: The target.
         engine: Where Spark sessions come from; not asked for a plan.
         begin: The first value of the column that is replaced.
         end: The first value that is not.
@@ -72,8 +71,6 @@ def backfill(
         allow_missing: Whether to continue where the sources no longer have everything that the stream has read.
         keep_staging: Whether the computed tables are kept, in the staging folder.
         readers: The streams that may read its table, which the plan names.
-        live: Where others see how far it is.
-        dry_run: Whether the backfill is planned only.
         publish: Whether the table changes; otherwise the range is computed and compared, and the same call with
             `publish` continues.
 
@@ -236,9 +233,6 @@ def replay_range(
     """Replay a range of a stream; a stream whose ranges cannot be computed alone is rebuilt.
 
     Args:
-        stream: The stream.
-        target: The target.
-        engine: Where Spark sessions come from.
         begin: The first value of `backfill_by` that is replaced.
         end: The first value that is not.
         run_id: The id of the run in which a reader reads on.
@@ -248,8 +242,6 @@ def replay_range(
         allow_missing: Whether to continue where sources no longer have everything.
         keep_staging: Whether the computed tables are kept.
         readers: The streams that may read its table and are not replayed, which the plan names.
-        live: Where others see how far it is.
-        dry_run: Whether it is planned only.
         publish: Whether its table changes; otherwise it is computed and compared.
 
     Raises:

@@ -39,7 +39,6 @@ def sorted_quarantine(
 
     Args:
         stream: The stream, which ingests a feed.
-        span: The range.
         live: The records in quarantine; None where there is no such table.
         staged: Those that are refused now, of everything that was read; None likewise.
     """
@@ -66,7 +65,6 @@ def divided(
     Args:
         live: The records in quarantine.
         stream: The stream, which ingests a feed.
-        target: The target.
         staged: The records of the backfill's stream, which has read a part of the feed.
     """
     tail = staged.snapshot().tail
@@ -108,8 +106,6 @@ def _of_range(
     """Return the records whose rows are in the range.
 
     Args:
-        stream: The stream.
-        span: The range.
         records: The records, numbered.
         or_unknown: Whether records without a row, or with a row without a value, count as well.
     """

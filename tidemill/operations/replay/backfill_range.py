@@ -21,7 +21,6 @@ class BackfillRange:
     """A range of a column's values.
 
     Attributes:
-        column: The column.
         kind: Its type in Delta: `date`, `timestamp`, `timestamp_ntz` or `string`.
         begin: The first value that is replaced, as ISO-8601 where it is a time.
         end: The first value that is not.
@@ -52,11 +51,7 @@ class BackfillRange:
 
 
 def whole_because(stream: "Stream") -> str | None:
-    """Return why a range of a stream cannot be computed alone; None where it can.
-
-    Args:
-        stream: The stream.
-    """
+    """Return why a range of a stream cannot be computed alone; None where it can."""
     if stream.query.output_mode != "append":
         return "its rows are running totals, which depend on everything before them"
     for name, source in stream.sources.items():
@@ -69,7 +64,6 @@ def backfill_range(stream: "Stream", table: "TableRef", begin: str, end: str) ->
     """Return the range of a stream's table from `begin` to `end`.
 
     Args:
-        stream: The stream.
         table: Its main table's folder.
         begin: The first value: a date, a time (UTC, unless it has an offset) or a string, as the column is.
         end: The first value that is not in the range.

@@ -47,13 +47,7 @@ STEPS = ("quarantine", "tables", "staging")
 
 
 def read_up_to(stream: "Stream", target: "Target", snapshot: Snapshot) -> "OffsetEntry | None":
-    """Return the offsets up to which a stream has published rows; None before its first batch is complete.
-
-    Args:
-        stream: The stream.
-        target: The target.
-        snapshot: Its records.
-    """
+    """Return the offsets up to which a stream has published rows; None before its first batch is complete."""
     committed = snapshot.tail.committed_offsets
     sources = snapshot.sources
     return None if committed is None else past_accepted_commits(stream, target.lake, committed, sources)

@@ -56,7 +56,6 @@ class Coverage:
     """Which ranges of a stream's table were computed by which operation.
 
     Attributes:
-        stream: The stream.
         column: The column that `backfill_by` names.
         ranges: All its values in order, without gaps; `by` is None for rows of the stream's own runs.
         other: Backfills by another column or type, whose rows cannot be found among these ranges.
@@ -73,7 +72,6 @@ def coverage(stream: "Stream", target: "Target") -> Coverage:
 
     Args:
         stream: A stream that declares `backfill_by`.
-        target: The target.
 
     Raises:
         TerminalError: The stream declares no column to select rows by.

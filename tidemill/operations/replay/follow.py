@@ -28,9 +28,6 @@ def follow_backfills(stream: "Stream", target: "Target", engine: "Engine", run_i
     Its own backfill then computes the range from the rows that those commits wrote.
 
     Args:
-        stream: The reader.
-        target: The target.
-        engine: Where Spark sessions come from.
         run_id: The id of the run that reads on.
 
     Raises:
@@ -63,8 +60,6 @@ def past_accepted_commits(
     offset would have the rows from before the commit.
 
     Args:
-        stream: The reader.
-        lake: The lake.
         entry: Its committed offsets.
         records: The records of its sources, with the commits that are accepted.
     """

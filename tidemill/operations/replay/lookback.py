@@ -28,10 +28,6 @@ class Lookback:
     """What a backfill of a stream reads.
 
     Attributes:
-        stream: The stream.
-        target: The target.
-        records: The stream's records.
-        span: The range.
         length: The lookback; None where everything that the stream has read is read again.
     """
 
@@ -103,7 +99,6 @@ def lookback_of(stream: "Stream", given: str | timedelta | None) -> timedelta | 
     """Return the lookback of a backfill: the one that is given, or else the declared one.
 
     Args:
-        stream: The stream.
         given: What the command was given.
 
     Raises:

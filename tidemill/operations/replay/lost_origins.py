@@ -29,9 +29,7 @@ def lost_origins(
 
     Args:
         stream: The stream, which ingests a feed.
-        target: The target.
         table: Its main table.
-        span: The range.
 
     Raises:
         TransientError: The cluster does not answer.
@@ -68,7 +66,6 @@ def origins_in_range(table: "DeltaTable", span: "BackfillRange") -> "pa.StructAr
 
     Args:
         table: A table of records of a feed.
-        span: The range.
     """
     rows = dataset_of(table).to_table(columns=[ORIGIN], filter=in_range(table, span))
     return rows.column(ORIGIN).combine_chunks()

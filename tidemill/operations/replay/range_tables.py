@@ -30,11 +30,7 @@ class RangeTables:
     """The live and the staged tables of a stream, of which a range is replaced.
 
     Attributes:
-        spark: A session.
-        span: The range.
-        live: The stream's records.
         staged: The records of the staged tables.
-        operation: The operation.
     """
 
     spark: "SparkSession"

@@ -69,13 +69,10 @@ def rebuild(
 
     Args:
         stream: The stream, with the code as it is now.
-        target: The target.
         engine: Where Spark sessions come from; not asked for a plan.
         keep_old: Whether the old tables are kept as copies.
         allow_missing: Whether to continue where the sources no longer have everything that the stream has read.
         readers: The streams that may read its table, which the plan names.
-        live: Where others see how far it is.
-        dry_run: Whether the rebuild is planned only.
         publish: Whether the tables change; otherwise they are computed beside the old ones, and the same call with
             `publish` continues.
 

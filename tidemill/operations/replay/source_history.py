@@ -32,9 +32,6 @@ def missing_in_sources(
     The table of another stream, or any Delta table, is read as it is now, so nothing of it is missing.
 
     Args:
-        stream: The stream.
-        target: The target.
-        snapshot: Its records.
         spans: The sources of which only a part is read.
 
     Raises:
@@ -49,9 +46,6 @@ def removed_versions(
     """Return the tables whose version at a stream's position VACUUM has removed, a sentence each.
 
     Args:
-        stream: The stream.
-        target: The target.
-        snapshot: Its records.
         spans: The sources of which only a part is read: the files of such a table were looked for.
     """
     entry, sentences = snapshot.tail.latest_offset, []

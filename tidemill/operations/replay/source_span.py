@@ -24,7 +24,6 @@ def period_around(span: "BackfillRange", lookback: timedelta) -> Period:
 
     Args:
         span: The range; its values are dates, or times with a time zone.
-        lookback: The lookback.
     """
     begin, end = (_since_epoch(value) for value in (span.begin, span.end))
     return Period((begin - lookback) // _MILLISECOND, -(-(end + lookback) // _MILLISECOND))
@@ -36,9 +35,6 @@ def source_spans(
     """Return what is read of each source of a stream, by name; a source without times of its own is left out.
 
     Args:
-        stream: The stream.
-        target: The target.
-        checkpoint: Its checkpoint.
         entry: The offsets up to which it has read.
         period: The time of what is read.
 

@@ -33,9 +33,7 @@ def check_unread(
     """Check that each row of a range came from what is read.
 
     Args:
-        stream: The stream.
         table: Its main table's folder.
-        span: The range.
         spans: What is read of each source.
         lookback: The lookback, for people.
 

@@ -18,7 +18,6 @@ class Alert:
     Attributes:
         event: `failed` or `recovered`.
         cause: `run failed` or `check failed`.
-        target: The target.
         subject: What fails: a stream (`ads/clicks`), or the pipeline or the step whose run did not get to its
             streams.
         stream: The stream; None where the subject is no stream.

@@ -41,7 +41,6 @@ class IncidentLog:
     Args:
         instance: Dagster's instance.
         streams: The streams by asset key.
-        checks: The checks of the streams.
     """
 
     def __init__(

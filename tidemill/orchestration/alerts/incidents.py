@@ -39,7 +39,6 @@ class Incident:
         check: The check that failed.
         reason: The kind of error; another kind for the same cause is worth another message.
         message: What happened, and the fix.
-        run_id: The run.
         at: When it happened, in seconds since the epoch; only what is newer counts as recovery.
         streams: The streams whose next good run ends it.
     """
@@ -58,7 +57,6 @@ class RunEvents:
     """The events of one run.
 
     Args:
-        run_id: The run.
         end: The event that ended it.
         entries: Its events of the types `NEEDED_EVENTS`, oldest first.
         streams: The streams by asset key; all other assets are ignored.

@@ -30,7 +30,6 @@ class Delivery:
     Args:
         log: The event log.
         send: How the channel delivers an alert.
-        target: The name of the target.
         state: What the channel has been sent; updated.
     """
 

@@ -44,8 +44,6 @@ def alert_sensors(
     one that is down does not delay the other.
 
     Args:
-        pipelines: The pipelines.
-        keys: The asset keys of their streams.
         target: The target of the code location.
         prefix: What the name of the sensor begins with, such as `prod__`.
     """

@@ -63,10 +63,6 @@ def check_results(
     """Yield the results of a stream's checks, after a run or without one.
 
     Args:
-        stream: The stream.
-        key: Its asset key.
-        target: The target.
-        now: The current time.
         result: What a run has just done to the stream; None without a run.
         names: The checks; None for all.
         streams: All streams of the pipeline by name.

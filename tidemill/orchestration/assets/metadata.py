@@ -72,7 +72,6 @@ def result_metadata(
     """Return what a run did to a stream.
 
     Args:
-        result: The result.
         now: The current time, which the watermark's lag is measured against.
         inputs: The assets that the stream reads, by source, which the lineage of columns refers to.
     """

@@ -24,7 +24,6 @@ class FeedState:
     """A feed as a tick found it.
 
     Attributes:
-        source: The feed.
         reader: The stream that reads it.
         backlog: What that stream has not read.
     """

@@ -40,7 +40,6 @@ class Requests:
     """What a tick of a sensor or a schedule requests.
 
     Attributes:
-        runs: The runs.
         notes: A line about every stream that should not run now, for people.
         decisions: The decision about every candidate.
     """
@@ -68,10 +67,7 @@ def requests(
     """Return what a tick requests.
 
     Args:
-        instance: Dagster's instance.
         pipeline: The pipeline; its job has the same name, after the prefix.
-        keys: The asset keys of its streams.
-        target: The target.
         candidates: The streams that may start a run.
         cause: What requests it. The policies of the streams apply to the backlog; on a schedule any unread data
             is due.
@@ -98,10 +94,7 @@ def _covered_streams(
     """Return the streams that a queued run, or one in progress, covers, with the run's id.
 
     Args:
-        instance: Dagster's instance.
         job: The job of the pipeline; a run of it without a selection covers all of its streams.
-        keys: The asset keys of the pipeline's streams.
-        now: The current time.
     """
     covered: dict[StreamName, str] = {}
     records = instance.get_run_records(RunsFilter(statuses=[*_NOT_STARTED, DagsterRunStatus.STARTED]))

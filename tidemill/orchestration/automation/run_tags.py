@@ -38,8 +38,6 @@ def added_tags(given: Mapping[str, str], target: str, pipelines: Iterable[str]) 
     Args:
         given: The tags that it has. A run of several pipelines has the names of all, joined by commas; a cause
             that a sensor has stated is kept.
-        target: The target's name.
-        pipelines: The pipelines of the streams.
     """
     known = [name for name in given.get(PIPELINE, "").split(",") if name]
     tags = {

@@ -36,8 +36,6 @@ def schedules(
     A tick runs the streams of that schedule that have something to read; without any it is skipped.
 
     Args:
-        pipeline: The pipeline.
-        keys: The asset keys of its streams.
         target: The target of the code location.
         running: Whether the schedules run as soon as the code location is loaded.
         prefix: What the names of the schedules and of the job begin with, such as `prod__`.

@@ -48,7 +48,6 @@ def backlog_sensor(
 
     Args:
         pipeline: The pipeline; its job has the same name, after the prefix.
-        keys: The asset keys of its streams.
         target: The target of the code location.
         translator: How a feed becomes an asset.
         running: Whether the sensor runs as soon as the code location is loaded; otherwise it is switched on in

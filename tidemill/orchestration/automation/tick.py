@@ -70,11 +70,8 @@ def tick(
     """Decide about some streams of a pipeline.
 
     Args:
-        pipeline: The pipeline.
-        target: The target.
         candidates: The streams that may start a run.
         covered: The streams that a run in progress covers, with the run's id.
-        now: The current time.
         conditions: Whether the streams' policies apply (a sensor), or any unread data is due (a schedule).
     """
     made = decisions(candidates, target, now=now, conditions=conditions)

@@ -76,9 +76,7 @@ class PartitionedBackfills:
         declares: Dagster does not select assets with different ones for the same job.
 
         Args:
-            pipelines: The pipelines.
             keys: The asset keys of their streams; those without one get no asset.
-            target: The target, which the runs are tagged with.
             prefix: What the names of jobs, ops and their resource begin with, such as `prod__`.
         """
         assets, jobs = [], []
@@ -143,9 +141,7 @@ def _assets(
     """Return one op that replays any subset of a pipeline's streams, in dependency order.
 
     Args:
-        pipeline: The pipeline.
         every: The length of its partitions.
-        specs: Its assets.
         keys: The keys of all streams' own assets.
         replays: The keys of all assets that replay partitions of this length.
         prefix: What the names of the op and of its resource begin with.

@@ -53,7 +53,6 @@ class Done:
     """What an operation has done to a stream.
 
     Attributes:
-        stream: The stream.
         summary: What was done, in a sentence.
         metadata: Its numbers; None where nothing changed, so that no observation is recorded.
     """
@@ -69,9 +68,6 @@ def operation_jobs(
     """Return a job `<pipeline>__<operation>` for each operation, which does what the command does.
 
     Args:
-        pipeline: The pipeline.
-        keys: The asset keys of its streams.
-        target: The target, which the runs are tagged with.
         prefix: What the names of jobs, ops and their resource begin with, such as `prod__`.
     """
     return [operation_job(spec, pipeline, keys, target=target, prefix=prefix) for spec in OPERATIONS.values()]
@@ -88,10 +84,6 @@ def operation_job(
     """Return the job that carries out an operation on streams of a pipeline.
 
     Args:
-        spec: The operation.
-        pipeline: The pipeline.
-        keys: The asset keys of its streams.
-        target: The target, which the runs are tagged with.
         prefix: What the names of the job, its op and its resource begin with, such as `prod__`.
     """
     resource = f"{prefix}spark"
@@ -125,7 +117,6 @@ def maintenance_schedule(pipeline: "Pipeline", *, prefix: str = "") -> ScheduleD
     """Return a daily schedule of the maintenance of a pipeline, which is stopped until somebody turns it on.
 
     Args:
-        pipeline: The pipeline.
         prefix: What the names of the schedule and of the job begin with, such as `prod__`.
     """
     return ScheduleDefinition(
@@ -138,11 +129,7 @@ def maintenance_schedule(pipeline: "Pipeline", *, prefix: str = "") -> ScheduleD
 
 
 def config_schema(spec: "OperationSpec") -> dict[str, Field]:
-    """Return the config of an operation's op: the streams, `dry_run`, and the arguments of the operation.
-
-    Args:
-        spec: The operation.
-    """
+    """Return the config of an operation's op: the streams, `dry_run`, and the arguments of the operation."""
     fields = {"dry_run": Field(bool, default_value=False, description="Log the plan and change nothing.")}
     text = "The streams, in the words of the command: shop/orders, shop/orders+."
     if spec.one_stream:
@@ -158,7 +145,6 @@ def argument_fields(spec: "OperationSpec", *, without: tuple[str, ...] = ()) -> 
     """Return the config of an operation besides its streams.
 
     Args:
-        spec: The operation.
         without: The arguments that are left out.
     """
     fields = {one.name: _field(one) for one in spec.arguments if one.name not in without}
@@ -186,7 +172,6 @@ def carried_out(
     """Carry out an operation on streams in dependency order, and yield what was done to each.
 
     Args:
-        spec: The operation.
         pipeline: The pipeline; readers may be in others.
         config: What was asked for.
         spark: The Spark and the target.

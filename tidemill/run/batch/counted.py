@@ -15,7 +15,6 @@ class CountedRows:
     filter on parsed columns would parse each record once per column.
 
     Args:
-        rows: The rows.
         aggregates: The aggregates, each with a name.
         reads_all: Whether what is done with the rows reads each of them.
 

@@ -33,10 +33,6 @@ def quarantine(
 
     Args:
         rows: The validated records of the batch.
-        records: The stream's records.
-        query_id: Spark's query id.
-        batch_id: The batch.
-        generation: The checkpoint's generation.
         replace: Whether they replace those that an earlier attempt of the batch wrote, and that other rules may have
             refused.
     """

@@ -31,10 +31,7 @@ def pending_validation(
     None where the main table does not have the batch, and where its quarantine came first.
 
     Args:
-        stream: The stream.
-        records: Its records.
         tail: The end of its checkpoint, with a batch to repeat.
-        spark: The stream's session.
 
     Raises:
         TerminalError: The definition no longer reads the feed, so its refused records would be lost.
@@ -75,10 +72,7 @@ class RefusedWriter:
     """The foreachBatch function that writes the refused records of a batch: plain values only, as in BatchWriter.
 
     Attributes:
-        records: The stream's records.
-        generation: The checkpoint's generation.
         epoch: The lease's epoch, checked before each write.
-        query_id: Spark's query id.
     """
 
     records: StreamRecords

@@ -36,7 +36,6 @@ def rules_of(feed: "Feed", spark: "SparkSession") -> ValidationRules:
     """Return what the validation of a feed's records depends on.
 
     Args:
-        feed: The feed.
         spark: The session that validates them.
     """
     return {
@@ -90,7 +89,6 @@ def is_repeatable(feed: "Feed", records: "DataFrame", plan: Node | None) -> bool
     have changed when a batch is repeated.
 
     Args:
-        feed: The feed.
         records: Its parsed records.
         plan: Their analyzed plan; None where it cannot be read.
     """

@@ -73,7 +73,6 @@ class Ingest:
         """Return validated records of a batch; those that are refused are among them.
 
         Args:
-            rows: The batch.
             buckets: What `refused_buckets` returned for it.
         """
         if self.validate is None:
@@ -87,8 +86,6 @@ class BatchWriter:
     """The foreachBatch function of a stream: plain values only, because Spark Connect ships it to its server.
 
     Attributes:
-        records: The stream's records.
-        generation: The checkpoint's generation.
         epoch: The lease's epoch, checked before each write.
         sinks: The sinks, the main one last.
         fingerprint: The fingerprint of the plan.

@@ -27,8 +27,6 @@ def failure_position(stream: "Stream", manifest: "Manifest", snapshot: "Snapshot
     checkpoint, and with `tidemill accept`, `rebind` and `rename-source`.
 
     Args:
-        stream: The stream.
-        manifest: Its manifest.
         snapshot: Its records; None where they cannot be read.
     """
     tail = None if snapshot is None else [snapshot.next_batch, snapshot.last_commit]

@@ -79,9 +79,6 @@ def check_bindings(
     """Check that every source reads what its checkpoint continues.
 
     Args:
-        stream: The stream.
-        target: The target.
-        snapshot: Its records.
         bound: What its sources are bound to, by name.
 
     Raises:

@@ -37,7 +37,6 @@ class Decision:
     """What a tick decides about one stream.
 
     Attributes:
-        stream: The stream.
         state: `due`: it should run now. `refused`: a run would be refused, and should be started once so that
             the refusal is recorded and reported. `waiting`: its policy waits for more, or for time to pass.
             `idle`: there is nothing to do. `busy`: a run holds its lease. `failed`: its last failure would be
@@ -63,8 +62,6 @@ def decisions(
     A source that does not answer costs its own time-out; its stream is `unreachable`, and the others are decided.
 
     Args:
-        streams: The streams.
-        target: The target.
         now: The current time, with a time zone.
         conditions: Whether the streams' policies apply; without them any unread data is due, as it is for a
             schedule.

@@ -28,8 +28,6 @@ def wait_until_free(
     that is held afterwards is `busy` in the run that follows.
 
     Args:
-        streams: The streams.
-        lake: Their lake.
         seconds: How long to wait at most; `math.inf` for no limit.
         on_wait: Receives the stream and the holder that are waited for, at every look.
     """

@@ -48,7 +48,6 @@ class PipelineRun:
 
     Args:
         streams: The streams, in any order.
-        target: The target.
         engine: Where Spark sessions come from; not asked when there is nothing to do.
         run_id: The run's id, in the ledger and in leases.
         max_parallel: How many streams run side by side; None: as many as the engine suggests.

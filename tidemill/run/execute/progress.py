@@ -23,7 +23,6 @@ class LiveStream:
     """How far one stream is.
 
     Attributes:
-        stream: The stream.
         phase: `starting Spark`, `preparing` (repairs and the plan of the query) or `running`.
         batches: The batches that have ended.
         expected_batches: About how many there will be; None where nobody knows.

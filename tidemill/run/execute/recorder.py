@@ -21,7 +21,6 @@ class Recorder:
     Args:
         snapshot: The stream's records when the run began.
         manifest: The manifest to continue.
-        run_id: The run.
         lease: The held lease, checked before each write.
     """
 

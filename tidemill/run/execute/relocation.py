@@ -16,7 +16,6 @@ def follow(snapshot: Snapshot, sources: Mapping[str, SourceRecord]) -> None:
     The manifest is written afterwards, so that a run that is killed here does the rest in its next attempt.
 
     Args:
-        snapshot: The stream's records; its lease is held.
         sources: The records of its sources, with the folders of this run.
     """
     before = snapshot.sources

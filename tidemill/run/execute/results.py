@@ -16,14 +16,12 @@ class StreamResult:
     """The result of one run for one stream.
 
     Attributes:
-        stream: Its name.
         outcome: `updated`, `idle`, `busy` (another run holds its lease), `failed`, `skipped` or `canceled`.
         batches: The micro-batches of this run, oldest first, batches without input included.
         seconds: Wall time, from the lease to the last ledger line.
         watermark_ms: The watermark of the next batch, milliseconds since the epoch; None without one.
         table: The main table's folder.
         table_version: The main table's Delta version at the end.
-        generation: The checkpoint's generation.
         state_rows: Rows in state at the end.
         state_bytes: Memory of the state at the end.
         error: The error of a failed or canceled stream.

@@ -25,7 +25,6 @@ class RunningQuery:
     of that thread unusable, and with it the process (a Terminate in Dagster's UI would hang forever).
 
     Args:
-        query: The query.
         on_progress: Takes the progress of batches that are new, oldest first.
 
     Attributes:

@@ -71,13 +71,9 @@ class StreamRun:
 
     Attributes:
         decision: What the run does to it.
-        target: The target.
-        engine: Where the session comes from.
-        run_id: The run.
         lease: The held lease.
         canceled: Set when the run is asked to stop.
         first_batch: The first batch that counts as one of this run: those of its earlier attempts do.
-        live: Where others see how far it is.
     """
 
     decision: RunDecision
@@ -297,7 +293,6 @@ class StreamRun:
         """Start the query and wait until it ends.
 
         Args:
-            spark: The stream's session.
             confs: The session's confs.
             pins: The static versions to build it with.
             once: Whether only the batch that was planned and not committed is repeated.

@@ -20,7 +20,6 @@ class QueryServer:
     """A server on this machine that runs the queries of this process and outlives it.
 
     Attributes:
-        jvm_pid: Its JVM.
         attachment: A file that the server removes when all queries of this process have stopped.
     """
 

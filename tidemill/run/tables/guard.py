@@ -29,8 +29,6 @@ def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, 
     """Check every commit between a reader's position and the head of each table it reads.
 
     Args:
-        stream: The reader.
-        lake: The lake.
         tail: The end of the reader's checkpoint.
         records: The records of its sources, with the commits that the user has accepted.
 

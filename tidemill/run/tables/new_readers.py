@@ -34,10 +34,7 @@ def with_starts(
     A start is decided once: a repeat of the first batch must begin where the batch began.
 
     Args:
-        stream: The stream.
-        lake: The lake.
         tail: The end of the checkpoint.
-        records: The records of its sources.
     """
     started = dict(records)
     for name, source in stream.sources.items():
@@ -82,7 +79,6 @@ def reads_from_version_0(table: TableRef, *, changes: bool) -> bool:
     """Return whether a new reader can read every commit of a table from version 0 on.
 
     Args:
-        table: The table.
         changes: Whether the change data feed is read.
     """
     head = table.log.latest_version()

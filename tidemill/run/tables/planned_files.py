@@ -25,9 +25,6 @@ def check_planned_files(
     """Check that every file of a batch that must be repeated is there.
 
     Args:
-        stream: The stream.
-        target: The target.
-        snapshot: Its records.
         sources: The records of its sources, with the folders of this run.
 
     Raises:

@@ -51,10 +51,7 @@ def with_read_commits(
     """Return the records of a stream's sources, with the newest commit that each reader of a table has read.
 
     Args:
-        stream: The stream.
-        lake: The lake.
         tail: The end of the checkpoint.
-        records: The records of its sources.
     """
     now = dict(records)
     for name, table in _tables(stream, lake):

@@ -16,7 +16,6 @@ class Restore:
     """A commit that restored an earlier version of a table.
 
     Attributes:
-        version: Its version.
         restored: The version that it restored.
     """
 

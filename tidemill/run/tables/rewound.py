@@ -28,7 +28,6 @@ class Detour:
     """How a source gets past a RESTORE.
 
     Attributes:
-        source: The source's name.
         is_ahead: Whether it has rows to read before.
         end: The offset up to which it reads them, as JSON.
         continuation: The offset at which it continues, as JSON.
@@ -48,9 +47,6 @@ def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> I
     """Yield the next detour of each source that has one.
 
     Args:
-        stream: The reader.
-        lake: The lake.
-        checkpoint: Its checkpoint.
         tail: The end of that checkpoint.
 
     Raises:

@@ -59,7 +59,6 @@ def _unread(table: TableRef, first: int, index: int, *, changes: bool) -> Iterat
     """Yield the version and the path of each unread file that may be missing.
 
     Args:
-        table: The table.
         first: The first version with unread files.
         index: The last file of that version that was read; negative if none was.
         changes: Whether the change data feed is read.
