@@ -29,7 +29,6 @@ class BatchHistory:
     """One batch whose offsets are still kept.
 
     Attributes:
-        batch_id: The batch.
         committed: True if it has a commit.
         planned_ms: When it was planned, milliseconds since the epoch; None if the file is unreadable.
         watermark_ms: Its watermark, milliseconds since the epoch; None before any event, or if the file is
@@ -50,7 +49,6 @@ def history(path: str | os.PathLike[str], *, last: int | None = None) -> tuple[B
     """Return the batches of a checkpoint, oldest first.
 
     Args:
-        path: The checkpoint.
         last: The number of newest batches to return; None for all that are kept (Spark keeps a hundred).
 
     Raises:

@@ -112,7 +112,6 @@ def inspect(path: str | os.PathLike[str], recognize: Recognizer) -> Inspection:
     """Return the contents of the checkpoint at a path.
 
     Args:
-        path: The checkpoint.
         recognize: Returns the position in the offset of a source.
 
     Raises:

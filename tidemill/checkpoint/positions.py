@@ -17,7 +17,6 @@ class SourceFolder:
     """A source's own folder in a checkpoint, while it is verified.
 
     Attributes:
-        folder: The checkpoint.
         log: The source's folder below it.
         done: The position up to which no batch is repeated; None before the first.
         problem: The problem of a file that the next start reads; None if the file is sound.
@@ -56,9 +55,7 @@ class Position:
         """Check a file in the source's own folder.
 
         Args:
-            folder: The checkpoint.
             path: The file's path in it.
-            name: The file's name.
             full: True to read everything.
 
         Raises:

@@ -160,6 +160,8 @@ class Target:
     """An environment that pipelines run in.
 
     Attributes:
+        name: Its name.
+        lake: Its lake.
         clusters: Kafka clusters by name.
         feeds: Feeds that are bound one by one.
         default_binding: The binding of all other feeds: a folder with one folder per feed, or a cluster with

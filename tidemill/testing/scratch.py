@@ -37,6 +37,7 @@ class Scratch:
     """A scratch lake and the runs in it.
 
     Attributes:
+        lake: The lake.
         landing: The folder with one folder per feed.
         engine: Where Spark engine come from.
         bindings: Feeds with another binding, such as a topic.
@@ -68,6 +69,7 @@ class Scratch:
         """Run a stream once per list of rows; without lists, once over what is there.
 
         Args:
+            stream: The stream.
             runs: The rows that arrive before each run: dicts (or lines of text, for a feed), or such lists by
                 source name.
 
@@ -133,6 +135,7 @@ class Scratch:
         """Return the rows of a stream's table as a multiset, without tombstones and bookkeeping columns.
 
         Args:
+            stream: The stream.
             columns: The columns, in this order; by default all, in the table's order.
         """
         return self.table_rows(self.lake.table(stream.name), *columns)

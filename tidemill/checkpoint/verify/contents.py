@@ -30,7 +30,6 @@ class Contents:
     """The check of files by their paths in one checkpoint.
 
     Attributes:
-        folder: The checkpoint.
         positions: The position of the source of each folder below `sources/`.
         codec: The codec of state files (pinned conf); only `lz4`, Spark's default, is decompressed.
         full: True to read everything.

@@ -42,7 +42,6 @@ class StateCheck:
     """The check of one checkpoint's state.
 
     Attributes:
-        folder: The checkpoint.
         inspection: Its contents.
         damage: Its damaged files.
         findings: The findings, which the check adds to.

@@ -60,7 +60,6 @@ def verify(
     """Verify the checkpoint at a path.
 
     Args:
-        path: The checkpoint.
         level: `quick`: what a start needs. `full`: every file.
         recognize: Returns the position in the offset of a source.
         on_progress: Receives the bytes that are done and their total, at level `full`.

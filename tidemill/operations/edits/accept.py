@@ -150,7 +150,9 @@ def accept_change(stream: "Stream", target: "Target", engine: "Engine", *, dry_r
 
     Args:
         stream: The stream, as it is defined now.
+        target: The target.
         engine: Where the session that builds its query comes from.
+        dry_run: Whether the change is planned only.
 
     Raises:
         TerminalError: The next run does not refuse the code.

@@ -31,6 +31,7 @@ class CodeChange:
     """What the code of a stream as it is now would do to it.
 
     Attributes:
+        stream: The stream.
         kind: `nothing`: the code is the same. `safe`: the state keeps its meaning. `unknown`: it cannot be judged.
             `mixes_state`, `refused_by_spark`: the next run refuses the code, unless it is accepted. `refused`: the
             next run refuses the definition, with `error`.
@@ -65,6 +66,8 @@ def code_changes(
     """Yield what the code as it is now would do to each stream. Nothing is changed.
 
     Args:
+        streams: The streams.
+        target: The target.
         engine: Where Spark sessions come from; not asked for streams that have no state and no batch.
         on_build: Called before the query of a stream is built.
 

@@ -186,6 +186,7 @@ def streaming_assets(
     proceed at the same time.
 
     Args:
+        pipeline: The pipeline.
         translator: How a stream becomes an asset spec; the same one for all pipelines of a code location.
         target: The target whose table paths, columns and feed bindings the assets show before a run. A run
             works on the target of the resource `spark`.
@@ -232,7 +233,9 @@ def pipeline_job(
     """Return the job that runs a whole pipeline, in one process: one JVM per step would take longer.
 
     Args:
+        pipeline: The pipeline.
         assets: Its assets, or their keys.
+        target: The target, which the runs are tagged with.
         retry_policy: Retries the op; one of the assets takes precedence.
         run_tags: Further tags of the runs, such as a priority or a limit of their duration.
         hooks: Functions that Dagster calls when the op succeeds or fails.

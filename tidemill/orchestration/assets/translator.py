@@ -34,6 +34,7 @@ class StreamData:
     """A stream, as the translator receives it.
 
     Attributes:
+        stream: The stream.
         inputs: The asset keys of the streams and external data that it reads; empty where only the key of the
             stream is needed, as a dependency of another pipeline.
         sources: The same keys by source; a source of several Kafka topics has several.
