@@ -16,8 +16,7 @@ from tidemill.connectors.files.span import files_span
 from tidemill.connectors.kafka.span import messages_span
 from tidemill.connectors.span import Period
 from tidemill.operations.replay.backfill_range import BackfillRange
-from tidemill.operations.replay.lookback import Lookback, lookback_of
-from tidemill.operations.replay.source_span import period_around
+from tidemill.operations.replay.lookback import Lookback, lookback_of, period_around
 from tidemill.text.durations import format_duration, parse_duration
 
 DAY = 24 * 3600 * 1000

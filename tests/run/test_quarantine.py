@@ -95,9 +95,9 @@ def refused(filled, engine, tmp_path):
 def test_a_replay_moves_what_passes_and_keeps_the_rest(refused):
     made = shop(-5)
     orders = made["orders"]
-    plan = replay_quarantine(orders, refused.target, refused.engine, readers=list(made), dry_run=True)
+    plan = replay_quarantine(orders, refused.target, refused.engine, known=list(made), dry_run=True)
     assert contents(refused) == expected(0)
-    done = replay_quarantine(orders, refused.target, refused.engine, readers=list(made))
+    done = replay_quarantine(orders, refused.target, refused.engine, known=list(made))
     assert plan.verdict == done.verdict
     assert (done.verdict.records, done.verdict.passed) == (7, 3)
     assert dict(done.verdict.by_rule) == {"unparsable": 3, "amount_large": 1}

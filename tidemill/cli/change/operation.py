@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from tidemill.definitions.stream import Stream
     from tidemill.engines.engine import SparkEngine
-    from tidemill.operations.core.spec import Argument, OperationSpec, Outcome, Work
+    from tidemill.operations.core.change import Outcome
+    from tidemill.operations.core.spec import Argument, OperationSpec, Work
     from tidemill.target.resolve import ResolvedTarget
 
 _STATUS = "Exit status: 0 fine, 1 it is not possible, 2 nothing was changed without --yes, 130 interrupted."
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ChangeFlags(TargetFlags):
     """The flags of a command that changes one stream of a target.
 
@@ -42,24 +41,16 @@ class ChangeFlags(TargetFlags):
         dry_run: Whether to print the plan only.
     """
 
-    yes: Yes = False
-    dry_run: DryRun = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangesFlags(StreamFlags):
-    """The flags of a command that changes the selected streams of a target.
-
-    Attributes:
-        yes: Whether to apply the plan without a question.
-        dry_run: Whether to print the plan only.
-    """
-
-    yes: Yes = False
-    dry_run: DryRun = False
+@dataclass(frozen=True, kw_only=True)
+class ChangesFlags(StreamFlags, ChangeFlags):
+    """The flags of a command that changes the selected streams of a target."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReplayFlags(ChangesFlags):
     """The flags of a command that replays the selected streams of a target.
 
@@ -79,7 +70,7 @@ def app_of(spec: "OperationSpec", **options: Any) -> typer.Typer:
         options: Further options of the command, for typer.
     """
 
-    def command(*, flags: ChangeFlags | ChangesFlags, **given: Any) -> None:
+    def command(*, flags: ChangeFlags, **given: Any) -> None:
         run_operation(spec, flags, given)
 
     kind = ChangeFlags if spec.one_stream else ReplayFlags if spec.replays else ChangesFlags
@@ -118,7 +109,7 @@ def _parameter_of(one: "Argument") -> Parameter:
     return _parameter(one.name, kind if one.default is not None else kind | None, option, one.default)
 
 
-def run_operation(spec: "OperationSpec", flags: ChangeFlags | ChangesFlags, given: dict[str, Any]) -> None:
+def run_operation(spec: "OperationSpec", flags: ChangeFlags, given: dict[str, Any]) -> None:
     """Plan an operation for each stream, print the plans, ask, and apply those that change something.
 
     Args:
@@ -143,7 +134,10 @@ def run_operation(spec: "OperationSpec", flags: ChangeFlags | ChangesFlags, give
             downstream=isinstance(flags, ReplayFlags) and flags.downstream,
             run_id=new_run_id(),
         )
-        one = partial(spec.apply, work=work, **values)
+
+        def one(stream: "Stream", **how: bool) -> "Outcome":
+            return spec.change(stream, work=work, **values, **how)
+
         with console.status("planning ..."):
             outcomes = [one(stream, dry_run=True) for stream in work.streams]
         if not flags.as_json:
@@ -179,7 +173,7 @@ def _published(replay: "Callable[..., Outcome]", work: "Work", console: "Console
         return replay(dry_run=False, publish=True)
 
 
-def confirmed(flags: ChangeFlags | ChangesFlags, question: str) -> bool:
+def confirmed(flags: ChangeFlags, question: str) -> bool:
     """Return whether to apply the plan that was printed: as the flags say, or as the user answers.
 
     Raises:

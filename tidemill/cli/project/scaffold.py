@@ -12,13 +12,13 @@ from pathlib import Path
 from tidemill.errors import ConfigurationError
 from tidemill.target.config import FILE_NAME
 from tidemill.text.names import RESERVED_PIPELINES, StreamName, valid_name
+from tidemill.text.plurals import first_few
 
 _PACKAGE = Path(__file__).parents[2]
 _TEMPLATES = Path(__file__).parent / "template"
 # Under its own name, .gitignore would be in force for this folder, and .tidemill would be ignored.
 _DOT = re.compile(r"\bdot_")
 _PIPELINES = re.compile(r"^pipelines *= *\[(?P<entries>[^\]]*)\]", re.MULTILINE)
-_MOST_NAMED = 3
 EXAMPLE = "ads"
 
 
@@ -172,9 +172,8 @@ def _write(folder: Path, files: Mapping[Path, str]) -> list[Path]:
     """
     existing = [str(path) for path in files if (folder / path).exists()]
     if existing:
-        more = f" and {len(existing) - _MOST_NAMED} more" if len(existing) > _MOST_NAMED else ""
         raise ConfigurationError(
-            f"{folder} already has {', '.join(existing[:_MOST_NAMED])}{more}.",
+            f"{folder} already has {first_few(existing)}.",
             lost="Nothing was written.",
             fix="Choose another folder or name, or move these files away.",
             code="files-exist",

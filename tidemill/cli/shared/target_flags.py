@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TargetFlags:
     """The flags that decide which target a command works on.
 
@@ -75,7 +75,7 @@ class TargetFlags:
         return resolve(self.target, lake=self.lake, landing=self.landing, kafka=self.kafka)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StreamFlags(TargetFlags):
     """The flags that decide which streams of which target a command works on.
 
@@ -142,7 +142,7 @@ def target_flags(command: Callable[..., None]) -> Callable[..., None]:
             default=field.default,
             annotation=get_type_hints(kind, include_extras=True)[field.name],
         )
-        for field in sorted(fields(kind), key=lambda field: field.name not in kind.__annotations__)
+        for field in sorted(fields(kind), key=lambda field: field.name in TargetFlags.__annotations__)
     ]
 
     @wraps(command)

@@ -103,7 +103,8 @@ class FileConnector(Connector[FileSource]):
 
     def missing(self, source: FileSource, reading: Reading) -> tuple[str, ...]:
         """Return that files are missing."""
-        return missing_files(source, logged_files(reading.checkpoint, reading.name))
+        files = logged_files(reading.checkpoint, reading.name)
+        return missing_files(source.describe(), (file.path for file in files))
 
     def now(self, source: FileSource, reading: Reading) -> Start:
         """Return that all files of the folder count as read."""

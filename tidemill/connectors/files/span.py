@@ -7,9 +7,7 @@ from tidemill.checkpoint import SourceFile
 from tidemill.connectors.files.backlog import plain_path
 from tidemill.connectors.span import Period, SourceSpan
 from tidemill.definitions.source import Source
-from tidemill.text.plurals import pluralize
-
-_MOST_NAMED = 3
+from tidemill.text.plurals import first_few, pluralize
 
 
 def files_span(source: Source, logged: Iterable[SourceFile], period: Period) -> SourceSpan:
@@ -24,21 +22,15 @@ def files_span(source: Source, logged: Iterable[SourceFile], period: Period) -> 
     return SourceSpan(
         reads=f"{len(files):,} of {pluralize(len(known), 'file')} of {source.describe()}",
         is_empty=not files,
-        missing=missing_files(source, files),
+        missing=missing_files(source.describe(), (file.path for file in files)),
         files=files,
     )
 
 
-def missing_files(source: Source, files: Iterable[SourceFile]) -> tuple[str, ...]:
-    """Return the sentence that files of a source are missing; none where none is.
-
-    Args:
-        files: Files that it has read.
-    """
-    paths = {plain_path(file.path) for file in files}
-    missing = sorted(path for path in paths if not Path(path).exists())
+def missing_files(source: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the sentence that some of the files that were read of a source are missing; none where none is."""
+    missing = [path for path in sorted(set(map(plain_path, paths))) if not Path(path).exists()]
     if not missing:
         return ()
-    named = ", ".join(Path(path).name for path in missing[:_MOST_NAMED])
-    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-    return (f"{pluralize(len(missing), 'file')} of {source.describe()} are missing: {named}{more}.",)
+    named = first_few([Path(path).name for path in missing])
+    return (f"{pluralize(len(missing), 'file')} of {source} are missing: {named}.",)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,31 +19,56 @@ if TYPE_CHECKING:
     from tidemill.checkpoint.write import CheckpointWriter
     from tidemill.connectors.source_record import SourceRecord
     from tidemill.definitions.stream import Stream
+    from tidemill.records.operation import Operation
     from tidemill.target.target import Target
     from tidemill.text.names import StreamName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A change of a stream.
+class Outcome:
+    """What an operation would do to a stream, or has done.
 
     Attributes:
-        what: The change, in one sentence.
-        effects: What follows from it, one sentence each.
-        copies: The folder with copies of the files that were replaced; None where none was.
-        outcome: What it has done, in a sentence; empty where the plan says it all.
+        outcome: What was done; empty where the plan says it all.
     """
 
     stream: "StreamName"
-    what: str
-    effects: tuple[str, ...] = ()
-    copies: Path | None = None
     outcome: str = ""
 
     @property
     def changes(self) -> bool:
         """Whether there is something to do: a change that makes no sense is an error."""
         return True
+
+    @property
+    def summary(self) -> str:
+        """What was done, in sentences."""
+        return self.outcome
+
+    @property
+    def plan(self) -> str:
+        """What would be done, in sentences."""
+        return self.summary
+
+    @property
+    def numbers(self) -> "Mapping[str, int]":
+        """What was done, in numbers; empty where the record of the operation has them, or nothing was done."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Outcome):
+    """A change of a stream.
+
+    Attributes:
+        what: The change, in one sentence.
+        effects: What follows from it, one sentence each.
+        copies: The folder with copies of the files that were replaced; None where none was.
+    """
+
+    what: str
+    effects: tuple[str, ...] = ()
+    copies: Path | None = None
 
     @property
     def plan(self) -> str:
@@ -57,11 +82,6 @@ class Change:
         return " ".join(filter(None, (self.what, self.outcome, copies)))
 
     @property
-    def numbers(self) -> "Mapping[str, int]":
-        """Nothing: the record of the operation has the numbers."""
-        return {}
-
-    @property
     def item(self) -> dict[str, Any]:
         """The change as JSON."""
         return {
@@ -71,10 +91,6 @@ class Change:
             "copies": None if self.copies is None else str(self.copies),
             "outcome": self.outcome or None,
         }
-
-    def because(self, reason: str) -> "Change":
-        """Return the change with a reason as the first of its effects."""
-        return replace(self, effects=(reason, *self.effects))
 
 
 def report_changes(changes: "Sequence[Change]", *, changed: bool) -> Report:
@@ -120,7 +136,17 @@ class StreamUnderChange:
 
     def refuse(self, what: str, fix: str, *, code: str) -> TerminalError:
         """Return the error that the change is not possible."""
-        return TerminalError(what, stream=self.stream.name, fix=fix, code=code)
+        return refusal(self.stream, what, fix, code=code)
+
+
+def refusal(stream: "Stream", what: str, fix: str, *, code: str) -> TerminalError:
+    """Return the error that a change of a stream is not possible."""
+    return TerminalError(what, stream=stream.name, fix=fix, code=code)
+
+
+def never_run(stream: "Stream", what: str) -> TerminalError:
+    """Return the error that a stream must run before it can be changed."""
+    return refusal(stream, what, f"tidemill run {stream.name}", code="stream-never-run")
 
 
 @contextmanager
@@ -137,12 +163,7 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
     """
     records = StreamRecords(target.lake, stream.name)
     if records.manifest() is None:
-        raise TerminalError(
-            "it has never run, so there is nothing to change.",
-            stream=stream.name,
-            fix=f"tidemill run {stream.name}",
-            code="stream-never-run",
-        )
+        raise never_run(stream, "it has never run, so there is nothing to change.")
     with leased(records, why, dry_run=dry_run):
         snapshot = records.snapshot()
         if (operation := records.operation()) is not None and operation.publishing:
@@ -153,3 +174,27 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
             manifest=existing_manifest(records),
             writer=snapshot.writer(why),
         )
+
+
+def refusing_readers(stream: "Stream", readers: "Sequence[Stream]", *, again: str) -> tuple[str, ...]:
+    """Return a sentence for each stream that will refuse a commit that replaces rows of a table.
+
+    Args:
+        stream: The stream whose table it is.
+        readers: The streams that may read it.
+        again: How a reader is computed again, as the beginning of a sentence.
+    """
+    return tuple(
+        f"{reader.name} reads new rows of the table: its next run refuses the commit. {again} it as well "
+        "(--downstream), or keep what it has (tidemill accept)."
+        for reader in readers
+        if stream.name in reader.upstreams
+    )
+
+
+def began(operation: "Operation") -> tuple[str, ...]:
+    """Return how far an operation is; empty for one that has done nothing."""
+    if not (operation.done or operation.publishing):
+        return ()
+    done = ", ".join(operation.done) or "nothing"
+    return (f"The operation began at {operation.began_at}; done: {done}.",)

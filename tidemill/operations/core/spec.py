@@ -4,12 +4,13 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tidemill.definitions.selection import select
 from tidemill.errors import ConfigurationError
-from tidemill.operations.core.change import report_changes
+from tidemill.operations.core.change import Outcome, report_changes
 from tidemill.records.operation import Operation, new_operation
 from tidemill.run.execute.progress import Live
 from tidemill.text.durations import flag_duration, format_duration
@@ -22,34 +23,6 @@ if TYPE_CHECKING:
     from tidemill.text.report import Report
 
 Kind = type[bool] | type[int] | type[str] | type[Path]
-
-
-class Outcome(Protocol):
-    """What an operation would do to a stream, or has done."""
-
-    @property
-    def stream(self) -> "StreamName":
-        """The stream."""
-
-    @property
-    def changes(self) -> bool:
-        """Whether there is something to do."""
-
-    @property
-    def plan(self) -> str:
-        """What would be done, in sentences."""
-
-    @property
-    def outcome(self) -> str:
-        """What was done."""
-
-    @property
-    def summary(self) -> str:
-        """What was done, in sentences."""
-
-    @property
-    def numbers(self) -> Mapping[str, int]:
-        """What was done, in numbers; empty where the record of the operation has them, or nothing was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +128,8 @@ class OperationSpec:
         job: What follows the pipeline in the name of the Dagster job, if it is not `kind`.
         summary: What it does, in a sentence.
         description: More about it; for the help of the command.
-        apply: Plans it for one stream, or does it: takes the stream, the `Work`, `dry_run`, and the arguments by name;
-            an operation that `replays` also `publish`.
+        apply: Plans it for one stream, or does it: takes the stream, what it needs of the `Work`, `dry_run`, and the
+            arguments, by name; an operation that `replays` also `publish`.
         one_of: The arguments of which exactly one is given; empty where they do not exclude each other.
         one_stream: Whether it changes one stream, and not a selection.
         replays: Whether it computes a selection of streams, and its readers where wanted, and then publishes them.
@@ -256,6 +229,13 @@ class OperationSpec:
             selected=frozenset(stream.name for stream in selected),
             run_id=run_id,
         )
+
+    def change(self, stream: "Stream", *, work: Work, **arguments: Any) -> Outcome:
+        """Plan the operation for one stream, or do it."""
+        needed = {
+            name: getattr(work, name) for name in signature(self.apply).parameters if hasattr(work, name)
+        }
+        return self.apply(stream, **needed, **arguments)
 
     def report_of(self, outcomes: Sequence[Outcome], values: Mapping[str, Any], *, changed: bool) -> "Report":
         """Return the plans, or what was done, as a report.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _FEED = "delta.enableChangeDataFeed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Staging(ABC):
     """An operation that computes a stream in a staging folder and then publishes it.
 

@@ -10,7 +10,7 @@ from tidemill.checks.exactly_once import compare, newest_position
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import ConfigurationError
 from tidemill.operations.core.change import Change, changing
-from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
+from tidemill.operations.core.spec import Argument, OperationSpec, flag
 from tidemill.operations.edits.code_changes import build_now
 from tidemill.plans import state_compatibility as code_change
 from tidemill.records.check_state import Checked
@@ -209,9 +209,10 @@ def _upstream_version(value: str, *, what: str) -> tuple[StreamName, int]:
     return StreamName.parse(commit[1]), int(commit[2])
 
 
-def _apply(
+def _accept(
     stream: "Stream",
-    work: Work,
+    target: "Target",
+    engine: "Engine",
     *,
     new_source: str | None,
     version: tuple[StreamName, int] | None,
@@ -221,18 +222,18 @@ def _apply(
 ) -> Change:
     del findings  # what is left
     if new_source is not None:
-        return accept_new_source(stream, work.target, new_source, dry_run=dry_run)
+        return accept_new_source(stream, target, new_source, dry_run=dry_run)
     if version is not None:
-        return accept_version(stream, work.target, *version, dry_run=dry_run)
+        return accept_version(stream, target, *version, dry_run=dry_run)
     if change:
-        return accept_change(stream, work.target, work.engine, dry_run=dry_run)
-    return accept_findings(stream, work.target, dry_run=dry_run)
+        return accept_change(stream, target, engine, dry_run=dry_run)
+    return accept_findings(stream, target, dry_run=dry_run)
 
 
 ACCEPT = OperationSpec(
     kind="accept",
     summary="Accept a new source, a commit upstream that removed rows, changed code, or what a check has found.",
-    apply=_apply,
+    apply=_accept,
     arguments=(
         Argument(name="new_source", help="This source is new: read it from its beginning.", metavar="NAME"),
         Argument(

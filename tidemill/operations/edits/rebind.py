@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidemill.checkpoint.format.offsets import Offsets
 from tidemill.connectors.binding import binding_of, describe, difference
@@ -13,7 +13,7 @@ from tidemill.connectors.start import Continuation
 from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change, StreamUnderChange, changing
-from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
+from tidemill.operations.core.spec import Argument, OperationSpec, flag
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def rebind(
-    stream: "Stream", target: "Target", name: str, *, from_beginning: bool = False, dry_run: bool = False
+    stream: "Stream", target: "Target", source: str, *, from_beginning: bool = False, dry_run: bool = False
 ) -> Change:
     """Let a source continue in what the target binds it to now.
 
@@ -38,30 +38,30 @@ def rebind(
         LeaseHeldError: A run holds the stream's lease.
     """
     with changing(stream, target, "rebind", dry_run=dry_run) as subject:
-        source = stream.sources.get(name)
-        recorded = subject.sources.get(name, SourceRecord())
-        now = None if source is None else binding_of(source, target)
-        if source is None or now is None or recorded.binding is None:
+        declared = stream.sources.get(source)
+        recorded = subject.sources.get(source, SourceRecord())
+        now = None if declared is None else binding_of(declared, target)
+        if declared is None or now is None or recorded.binding is None:
             bound = [known for known, record in subject.sources.items() if record.binding is not None]
             raise subject.refuse(
-                f"no folder and no topic is recorded for a source {name!r}.",
+                f"no folder and no topic is recorded for a source {source!r}.",
                 f"name one of {', '.join(bound) or 'its sources, once it has run'}.",
                 code="source-never-read",
             )
-        if difference(recorded.binding, now, source, target) is None:
+        if difference(recorded.binding, now, declared, target) is None:
             raise subject.refuse(
-                f"the source {name!r} reads {describe(now)}, which its checkpoint continues.",
+                f"the source {source!r} reads {describe(now)}, which its checkpoint continues.",
                 "no action is needed; run the stream.",
                 code="nothing-to-change",
             )
-        rebinding = _Rebinding(subject, name, source, target, recorded.binding, now, from_beginning)
+        rebinding = _Rebinding(subject, source, declared, target, recorded.binding, now, from_beginning)
         effects, edit = rebinding.plan()
         if not dry_run:
             edit()
-            subject.record({**subject.sources, name: replace(recorded, binding=now, kind=now["kind"])})
+            subject.record({**subject.sources, source: replace(recorded, binding=now, kind=now["kind"])})
         return Change(
             stream=stream.name,
-            what=f"The source {name!r} moves from {describe(recorded.binding)} to {describe(now)}.",
+            what=f"The source {source!r} moves from {describe(recorded.binding)} to {describe(now)}.",
             effects=effects,
             copies=subject.copies,
         )
@@ -149,14 +149,10 @@ class _Rebinding:
             )
 
 
-def _apply(stream: "Stream", work: Work, *, source: str, **arguments: Any) -> Change:
-    return rebind(stream, work.target, source, **arguments)
-
-
 REBIND = OperationSpec(
     kind="rebind",
     summary="Accept what the target binds a source to now, after a comparison of both sides.",
-    apply=_apply,
+    apply=rebind,
     arguments=(
         Argument(
             name="source", help="The source: an argument of the function.", required=True, positional=True

@@ -5,12 +5,12 @@ The same command continues a source that was removed in an earlier run, from whe
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidemill.checkpoint.format.offsets import Offsets
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.operations.core.change import Change, StreamUnderChange, changing
-from tidemill.operations.core.spec import Argument, OperationSpec, Work
+from tidemill.operations.core.spec import Argument, OperationSpec
 from tidemill.run.decide.sources import streaming_sources
 
 if TYPE_CHECKING:
@@ -116,14 +116,10 @@ def _with_name(sources: Mapping[str, SourceRecord], old: str, new: str) -> dict[
     return {name: other for name, other in sources.items() if name != old} | {new: record}
 
 
-def _apply_to(stream: "Stream", work: Work, **arguments: Any) -> Change:
-    return rename_source(stream, work.target, **arguments)
-
-
 RENAME_SOURCE = OperationSpec(
     kind="rename-source",
     summary="Let a source continue under another name, or continue one that was removed.",
-    apply=_apply_to,
+    apply=rename_source,
     arguments=(
         Argument(name="old", help="The name in the checkpoint.", required=True, positional=True),
         Argument(

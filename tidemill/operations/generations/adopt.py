@@ -19,9 +19,8 @@ from tidemill.checkpoint.verify import verify
 from tidemill.checkpoint.write import CheckpointWriter, keeps_paths
 from tidemill.connectors.positions import recognize
 from tidemill.errors import TerminalError
-from tidemill.operations.core.change import Change
-from tidemill.operations.core.effects import began
-from tidemill.operations.core.spec import Argument, OperationSpec, Work
+from tidemill.operations.core.change import Change, began
+from tidemill.operations.core.spec import Argument, OperationSpec
 from tidemill.operations.core.steps import Step, execute_steps, leased, unfinished
 from tidemill.operations.edits.source_match import names_of_sources
 from tidemill.records.check_state import Checked, Position
@@ -59,6 +58,7 @@ def adopt(
     """
     records = StreamRecords(target.lake, stream.name)
     with leased(records, KIND, dry_run=dry_run) as lease:
+        checkpoint, table = checkpoint.absolute(), table and table.absolute()
         there = None if table is None else TableRef.at(table)
         adopting = _Adopting(stream, target, records, checkpoint, there)
         arguments = ADOPT.recorded(checkpoint=checkpoint, table=table)
@@ -239,15 +239,10 @@ def _last(tail: Tail) -> int:
     return -1 if tail.latest_commit is None else tail.latest_commit.batch_id
 
 
-def _apply(stream: "Stream", work: Work, *, checkpoint: Path, table: Path | None, **arguments: Any) -> Change:
-    moved = None if table is None else table.absolute()
-    return adopt(stream, work.target, checkpoint.absolute(), table=moved, **arguments)
-
-
 ADOPT = OperationSpec(
     kind=KIND,
     summary="Continue a checkpoint and a table that plain Spark made, without reading anything again.",
-    apply=_apply,
+    apply=adopt,
     arguments=(
         Argument(
             name="checkpoint",

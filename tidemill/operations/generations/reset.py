@@ -19,9 +19,8 @@ from tidemill.connectors.feed import feed_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.connectors.start import Start
 from tidemill.definitions.sink import transaction_app_id
-from tidemill.errors import TerminalError
-from tidemill.operations.core.change import Change
-from tidemill.operations.core.spec import Argument, OperationSpec, Work, flag
+from tidemill.operations.core.change import Change, never_run, refusal
+from tidemill.operations.core.spec import Argument, OperationSpec, flag
 from tidemill.operations.core.staging import copy_tables, operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, leased, session, unfinished
 from tidemill.operations.generations.starting_positions import ends_now, named
@@ -79,12 +78,7 @@ def reset(
         if operation is None or not operation.publishing:
             planned = snapshot.tail.latest_offset
             if snapshot.manifest is None or planned is None:
-                raise _refused(
-                    stream,
-                    "it has read nothing, so there is nothing to reset.",
-                    f"tidemill run {stream.name}",
-                    code="stream-never-run",
-                )
+                raise never_run(stream, "it has read nothing, so there is nothing to reset.")
             starts = {} if start == "earliest" else _starts(stream, target, snapshot, planned, arguments)
             effects = _effects(stream, starts, start, table)
             operation = _new(stream, snapshot, arguments, starts, effects)
@@ -116,7 +110,7 @@ def _starts(
             batch that is not finished.
     """
     if snapshot.tail.stateful:
-        raise _refused(
+        raise refusal(
             stream,
             "it has state, which does not exist for a start in the middle: what is open there would be missing.",
             f"start from the earliest data; or compute it again: tidemill rebuild {stream.name}",
@@ -142,7 +136,7 @@ def _read_before(
         for sink in stream.tables:
             there = snapshot.records.sink_table(tail.query_id, sink.name)
             if there is not None and there.has(planned.batch_id):
-                raise _refused(
+                raise refusal(
                     stream,
                     f"batch {planned.batch_id} is in table {there.table.name} and is not finished.",
                     f"finish it first: tidemill run {stream.name}; or, if the rows may go: --table replace",
@@ -214,7 +208,7 @@ def _check_allowed(
         (decided["skipped"], allow_skipped, "--allow-skipped"),
     ):
         if sentences and not allowed:
-            raise _refused(
+            raise refusal(
                 stream,
                 " ".join(sentences),
                 f"if that is intended: {operation.command} {option}",
@@ -313,19 +307,11 @@ def _reset(manifest: Manifest, operation: Operation) -> Manifest:
     return replace(manifest.with_generation(generation), last_run=None)
 
 
-def _refused(stream: "Stream", what: str, fix: str, *, code: str) -> TerminalError:
-    return TerminalError(what, stream=stream.name, fix=fix, code=code)
-
-
-def _apply(stream: "Stream", work: Work, **arguments: Any) -> Change:
-    return reset(stream, work.target, work.engine, **arguments)
-
-
 RESET = OperationSpec(
     kind=KIND,
     summary="Let a stream continue from other offsets, in a new generation with empty state.",
     description="The plan says which rows are doubled or skipped; either must be allowed with a flag of its own.",
-    apply=_apply,
+    apply=reset,
     arguments=(
         Argument(
             name="start",

@@ -22,9 +22,8 @@ from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.positions import recognizer
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.errors import TerminalError
-from tidemill.operations.core.change import Change
-from tidemill.operations.core.effects import began
-from tidemill.operations.core.spec import Argument, OperationSpec, Work
+from tidemill.operations.core.change import Change, began, never_run, refusal
+from tidemill.operations.core.spec import Argument, OperationSpec
 from tidemill.operations.core.staging import operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, existing_manifest, leased, session, unfinished
 from tidemill.operations.generations.table_versions import (
@@ -84,12 +83,7 @@ def rewind(
         snapshot = records.snapshot()
         manifest = snapshot.manifest
         if manifest is None:
-            raise _refused(
-                stream,
-                "it has never run, so there is nothing to rewind.",
-                f"tidemill run {stream.name}",
-                code="stream-never-run",
-            )
+            raise never_run(stream, "it has never run, so there is nothing to rewind.")
         arguments = REWIND.recorded(to_batch=to_batch, to_time=to_time)
         operation = unfinished(records, KIND, arguments)
         if operation is None or not operation.publishing:
@@ -121,7 +115,7 @@ class _Planning:
         if to_time is not None:
             batch = batch_at(table, self.manifest, to_time)
             if batch is None:
-                raise _refused(
+                raise refusal(
                     self.stream,
                     f"the log of its table shows no batch that was committed by {to_time.isoformat()}.",
                     "name a later time; tidemill checkpoint history lists the batches.",
@@ -134,7 +128,7 @@ class _Planning:
         ]
         if batch is None or batch not in copied:
             there = f"{copied[0]} to {copied[-1]}" if copied else "none"
-            raise _refused(
+            raise refusal(
                 self.stream,
                 f"the offsets of batch {batch} are not in its checkpoint, which has batches {there} (Spark keeps the "
                 "last hundred, and none is older than a rebuild).",
@@ -142,7 +136,7 @@ class _Planning:
                 code="batch-not-known",
             )
         if batch == copied[-1] and self.snapshot.tail.next_start.kind != "repeat_batch":
-            raise _refused(
+            raise refusal(
                 self.stream,
                 f"batch {batch} is its newest, so there is nothing to take back.",
                 "name an earlier batch.",
@@ -216,7 +210,7 @@ class _Planning:
             raise self._missing(f"its checkpoint cannot be continued after batch {batch}: {errors[0].what}")
 
     def _missing(self, what: str) -> TerminalError:
-        return _refused(
+        return refusal(
             self.stream,
             f"{what}.",
             f"name a later batch; or rebuild the stream from its sources: tidemill rebuild {self.stream.name}",
@@ -343,20 +337,12 @@ def _rewound(manifest: Manifest, decided: Mapping[str, Any]) -> Manifest:
     )
 
 
-def _refused(stream: "Stream", what: str, fix: str, *, code: str) -> TerminalError:
-    return TerminalError(what, stream=stream.name, fix=fix, code=code)
-
-
-def _apply(stream: "Stream", work: Work, **arguments: Any) -> Change:
-    return rewind(stream, work.target, work.engine, readers=work.readers, **arguments)
-
-
 REWIND = OperationSpec(
     kind=KIND,
     summary="Take the tables and the offsets of a stream back together.",
     description="The next run reads again what later batches had read, in a new generation, with the code as it is "
     "then. The checkpoint before is kept until it is pruned.",
-    apply=_apply,
+    apply=rewind,
     arguments=(
         Argument(
             name="to_batch",

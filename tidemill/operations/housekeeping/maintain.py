@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.checks.table_commits import sinks_of
 from tidemill.errors import LeaseHeldError
-from tidemill.operations.core.spec import Argument, OperationSpec, Work
+from tidemill.operations.core.change import Outcome
+from tidemill.operations.core.spec import Argument, OperationSpec
 from tidemill.operations.core.steps import holding, run_id_of, session
 from tidemill.operations.housekeeping.horizon import Horizons, Need, positions, without_position
 from tidemill.operations.housekeeping.log_cleanup import obsolete_log_files
@@ -30,7 +31,6 @@ from tidemill.records.stream_records import StreamRecords
 from tidemill.run.spark import classic
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.durations import flag_duration
-from tidemill.text.names import StreamName
 from tidemill.text.plurals import pluralize
 from tidemill.text.report import Column, Report, Row, megabytes, rows_of
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
     from tidemill.records.lease import Lease
     from tidemill.run.spark.engine import Engine
+    from tidemill.target.resolve import ResolvedTarget
     from tidemill.target.target import Target
 
 KIND = "maintain"
@@ -81,7 +82,7 @@ class TableMaintenance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Maintenance:
+class Maintenance(Outcome):
     """What maintenance would do to the tables of a stream, or has done.
 
     Attributes:
@@ -90,7 +91,6 @@ class Maintenance:
         reason: Why it is busy.
     """
 
-    stream: StreamName
     outcome: Literal["planned", "maintained", "idle", "busy"]
     tables: tuple[TableMaintenance, ...] = ()
     reason: str = ""
@@ -99,11 +99,6 @@ class Maintenance:
     def changes(self) -> bool:
         """Whether there is something to do."""
         return any(table.changes for table in self.tables)
-
-    @property
-    def plan(self) -> str:
-        """What would be done."""
-        return self.summary
 
     @property
     def summary(self) -> str:
@@ -353,9 +348,8 @@ def _report(maintenances: Sequence[Maintenance], *, changed: bool) -> Report:
     return Report(items=items, columns=_COLUMNS, rows=rows, lines=lines)
 
 
-def _apply(stream: "Stream", work: Work, **arguments: Any) -> Maintenance:
-    every = work.target.pipelines().every_stream()
-    return maintain(stream, work.target, work.engine, streams=every, **arguments)
+def _apply(stream: "Stream", *, target: "ResolvedTarget", engine: "Engine", **arguments: Any) -> Maintenance:
+    return maintain(stream, target, engine, streams=target.pipelines().every_stream(), **arguments)
 
 
 MAINTAIN = OperationSpec(

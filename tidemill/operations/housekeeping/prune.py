@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.checkpoint.write import COPIES
 from tidemill.errors import LeaseHeldError
-from tidemill.operations.core.spec import Argument, OperationSpec, Work
+from tidemill.operations.core.change import Outcome
+from tidemill.operations.core.spec import Argument, OperationSpec
 from tidemill.operations.core.steps import Step, execute_steps, holding, run_id_of, session, unfinished
 from tidemill.operations.housekeeping.tombstones import condition_of, count_of, delete
 from tidemill.records.operation import Operation, unfinished_error
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from tidemill.records.manifest import Manifest
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
-    from tidemill.text.names import StreamName
 
 OLDER_THAN = timedelta(days=30)
 """The age from which something is pruned, unless another one is named."""
@@ -72,7 +72,7 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pruning:
+class Pruning(Outcome):
     """What pruning would remove of a stream, or has removed.
 
     Attributes:
@@ -81,7 +81,6 @@ class Pruning:
         reason: Why it is busy.
     """
 
-    stream: "StreamName"
     outcome: Literal["planned", "pruned", "idle", "busy"]
     leftovers: tuple[Leftover, ...] = ()
     reason: str = ""
@@ -95,11 +94,6 @@ class Pruning:
     def bytes(self) -> int:
         """The bytes of the files."""
         return sum(leftover.bytes for leftover in self.leftovers)
-
-    @property
-    def plan(self) -> str:
-        """What would be removed."""
-        return self.summary
 
     @property
     def summary(self) -> str:
@@ -308,15 +302,11 @@ def _report(prunings: "Sequence[Pruning]", *, changed: bool) -> Report:
     return Report(items=items, columns=_COLUMNS, rows=rows)
 
 
-def _apply(stream: "Stream", work: Work, **arguments: Any) -> Pruning:
-    return prune(stream, work.target, work.engine, **arguments)
-
-
 PRUNE = OperationSpec(
     kind=KIND,
     summary="Remove old generations' checkpoints, staging folders, repair copies and tombstones.",
     description="A stream that a run holds is busy, which is no failure. Spark starts where tombstones are removed.",
-    apply=_apply,
+    apply=prune,
     arguments=(
         Argument(
             name="older_than",

@@ -19,7 +19,7 @@ from tidemill.connectors.connector import SourceContext
 from tidemill.connectors.feed import Feed, feed_of
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, SinkBatch
 from tidemill.errors import TerminalError, TidemillError
-from tidemill.operations.core.spec import OperationSpec, Work
+from tidemill.operations.core.spec import OperationSpec
 from tidemill.operations.core.staging import operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, existing_manifest, leased, unfinished
 from tidemill.operations.generations.table_versions import continued
@@ -55,7 +55,7 @@ def replay_quarantine(
     target: "Target",
     engine: "Engine",
     *,
-    readers: "Sequence[Stream]" = (),
+    known: "Sequence[Stream]" = (),
     dry_run: bool = False,
 ) -> Replay:
     """Move the records of a stream's quarantine that pass today's schema and rules into its tables, each once.
@@ -65,7 +65,7 @@ def replay_quarantine(
     Args:
         stream: A stream that reads a feed.
         engine: Where Spark sessions come from; not asked where the quarantine is empty.
-        readers: The streams that may read its table, which the plan names.
+        known: The streams that may read its table, which the plan names.
         dry_run: Whether the replay is planned only. The plan validates all records, so it needs Spark, too.
 
     Raises:
@@ -92,7 +92,7 @@ def replay_quarantine(
             replaying = _Replaying(stream, feed, target, engine, snapshot, sessions)
             if operation is None:
                 check_records(stream, snapshot)
-                return replaying.begin(lease, readers)
+                return replaying.begin(lease, known)
             return replaying.finish(operation, lease)
 
 
@@ -281,10 +281,6 @@ def _condition(generations: "Sequence[int]", last_batch: int) -> str:
     return condition if not earlier else f"{condition} OR generation IN ({', '.join(map(str, earlier))})"
 
 
-def _apply(stream: "Stream", work: Work, **arguments: Any) -> Replay:
-    return replay_quarantine(stream, work.target, work.engine, readers=work.known, **arguments)
-
-
 REPLAY = OperationSpec(
     kind=KIND,
     words="quarantine replay",
@@ -293,6 +289,6 @@ REPLAY = OperationSpec(
     "once.",
     description="The others stay, with the rules that they violate today. The same command finishes a replay that was "
     "interrupted.",
-    apply=_apply,
+    apply=replay_quarantine,
     eligible=with_feed,
 )

@@ -4,6 +4,7 @@ A stream whose ranges cannot be computed alone is rebuilt. What would be done is
 the sources still have of it, and what is read. How it is done is in `backfill_steps.py`.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,8 @@ from uuid import uuid4
 from tidemill.connectors.feed import feed_of
 from tidemill.definitions.code_version import code_version
 from tidemill.errors import TerminalError
-from tidemill.operations.core.change import Change
-from tidemill.operations.core.effects import began, refusing_readers
-from tidemill.operations.core.spec import ALLOW_MISSING, Argument, OperationSpec, Work, flag
+from tidemill.operations.core.change import Change, began, never_run, refusing_readers
+from tidemill.operations.core.spec import ALLOW_MISSING, Argument, OperationSpec, flag
 from tidemill.operations.core.staging import check_has_rows, unstaged
 from tidemill.operations.core.steps import unfinished
 from tidemill.operations.replay.backfill_range import BackfillRange, backfill_range, whole_because
@@ -108,17 +108,10 @@ def backfill(
         decided |= {"column": span.column, "type": span.kind, "begin": span.begin, "end": span.end}
         decided |= {"reads": [one.reads for one in spans.values()], "parts": parts_of(spans)}
         operation = BACKFILL.begin(stream.name, arguments, decided)
-    if dry_run:
-        return _change(stream, operation, readers)
-    work = Backfilling(
-        stream=stream,
-        target=target,
-        engine=engine,
-        records=records,
-        operation=operation,
-        live=live or Live(),
-    )
-    return _change(stream, work.complete(publish=publish), readers)
+    if not dry_run:
+        staging = Backfilling(stream, target, engine, records, operation, live or Live())
+        operation = staging.complete(publish=publish)
+    return _change(stream, operation, readers)
 
 
 def _check(stream: "Stream", snapshot: Snapshot) -> None:
@@ -130,12 +123,7 @@ def _check(stream: "Stream", snapshot: Snapshot) -> None:
     check_has_rows(stream)
     again = f"compute it as a whole: tidemill rebuild {stream.name}"
     if snapshot.manifest is None or snapshot.tail.latest_offset is None:
-        raise TerminalError(
-            "it has read nothing so far, so there is nothing to compute again.",
-            stream=stream.name,
-            fix=f"tidemill run {stream.name}",
-            code="stream-never-run",
-        )
+        raise never_run(stream, "it has read nothing so far, so there is nothing to compute again.")
     if (because := whole_because(stream)) is not None:
         raise TerminalError(f"{because}.", stream=stream.name, fix=again, code="backfill-not-possible")
     known = {source.key for source in snapshot.tail.latest_offset.sources}
@@ -167,7 +155,7 @@ def _missing(
     table = snapshot.records.table().open()
     if table is None:
         return missing
-    from tidemill.operations.replay.lost_origins import lost_origins
+    from tidemill.operations.replay.range_origins import lost_origins
 
     return lost_origins(stream, target, table, span)
 
@@ -265,23 +253,10 @@ def replay_range(
     if because:
         lookback_of(stream, given)
         change = common()
-        return change.because(f"It is rebuilt as a whole: {because}.")
+        return replace(change, effects=(f"It is rebuilt as a whole: {because}.", *change.effects))
     if not dry_run:
         follow_backfills(stream, target, engine, run_id)
     return common(begin=begin, end=end, lookback=given, keep_staging=keep_staging)
-
-
-def _apply(stream: "Stream", work: Work, **arguments: Any) -> Change:
-    return replay_range(
-        stream,
-        work.target,
-        work.engine,
-        run_id=work.run_id,
-        selected=work.selected,
-        readers=work.readers,
-        live=work.live,
-        **arguments,
-    )
 
 
 BACKFILL = OperationSpec(
@@ -290,7 +265,7 @@ BACKFILL = OperationSpec(
     "each.",
     description="What the streams have read is read again beside them; they may run meanwhile. A backfill that was "
     "killed is finished by the same command. tidemill operations lists what was replayed.",
-    apply=_apply,
+    apply=replay_range,
     arguments=(
         Argument(
             name="begin",

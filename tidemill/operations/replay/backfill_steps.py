@@ -60,7 +60,7 @@ def _start(source: Source, first_version: int | None) -> "Start | None":
     return "snapshot" if first_version is None else "log"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Backfilling(Staging):
     """A backfill that is carried out."""
 

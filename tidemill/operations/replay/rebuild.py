@@ -18,9 +18,8 @@ from tidemill.checkpoint import CheckpointFormatError
 from tidemill.connectors.feed import feed_of
 from tidemill.definitions.code_version import code_version
 from tidemill.errors import TerminalError, TidemillError
-from tidemill.operations.core.change import Change
-from tidemill.operations.core.effects import began, refusing_readers
-from tidemill.operations.core.spec import ALLOW_MISSING, OperationSpec, Work, flag
+from tidemill.operations.core.change import Change, began, never_run, refusing_readers
+from tidemill.operations.core.spec import ALLOW_MISSING, OperationSpec, flag
 from tidemill.operations.core.staging import (
     Staging,
     check_has_rows,
@@ -84,12 +83,7 @@ def rebuild(
     records = StreamRecords(target.lake, stream.name)
     manifest = records.manifest()
     if manifest is None:
-        raise TerminalError(
-            "it has never run, so there is nothing to rebuild.",
-            stream=stream.name,
-            fix=f"tidemill run {stream.name}",
-            code="stream-never-run",
-        )
+        raise never_run(stream, "it has never run, so there is nothing to rebuild.")
     arguments = REBUILD.recorded(keep_old=keep_old, allow_missing=allow_missing)
     operation = unfinished(records, KIND, arguments)
     current = {"generation": manifest.active.number + 1, "code_version": code_version(stream)}
@@ -105,17 +99,10 @@ def rebuild(
             )
         decided = current | {"missing": list(missing), "old_rows": _rows(records)}
         operation = REBUILD.begin(stream.name, arguments, decided)
-    if dry_run:
-        return _change(stream, operation, readers)
-    work = _Rebuilding(
-        stream=stream,
-        target=target,
-        engine=engine,
-        records=records,
-        operation=operation,
-        live=live or Live(),
-    )
-    return _change(stream, work.complete(publish=publish), readers)
+    if not dry_run:
+        staging = _Rebuilding(stream, target, engine, records, operation, live or Live())
+        operation = staging.complete(publish=publish)
+    return _change(stream, operation, readers)
 
 
 def _missing(
@@ -162,7 +149,7 @@ def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]")
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Rebuilding(Staging):
     """A rebuild that is carried out."""
 
@@ -248,16 +235,12 @@ class _Rebuilding(Staging):
         self.records.write_manifest(manifest.with_generation(generation))
 
 
-def _apply(stream: "Stream", work: Work, **arguments: Any) -> Change:
-    return rebuild(stream, work.target, work.engine, readers=work.readers, live=work.live, **arguments)
-
-
 REBUILD = OperationSpec(
     kind=KIND,
     summary="Compute streams again from the beginning of their sources, with the code as it is now.",
     description="The old tables serve readers until the new ones are complete, and each is then replaced in one "
     "commit. A rebuild that was killed is finished by the same command.",
-    apply=_apply,
+    apply=rebuild,
     arguments=(flag("keep_old", "Keep the old tables as copies, next to the new ones."), ALLOW_MISSING),
     replays=True,
     question="Compute it?",

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tidemill.records.stream_records import Snapshot
     from tidemill.target.target import Target
 
-_MOST_NAMED = 3
 _NONE: "Mapping[str, SourceSpan]" = MappingProxyType({})
 
 

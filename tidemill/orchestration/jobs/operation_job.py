@@ -35,7 +35,8 @@ from tidemill.records.stream_records import StreamRecords
 
 if TYPE_CHECKING:
     from tidemill.definitions.pipeline import Pipeline
-    from tidemill.operations.core.spec import Argument, OperationSpec, Outcome
+    from tidemill.operations.core.change import Outcome
+    from tidemill.operations.core.spec import Argument, OperationSpec
     from tidemill.records.operation import Operation
     from tidemill.target.target import Target
     from tidemill.text.names import StreamName
@@ -191,7 +192,7 @@ def carried_out(
         run_id=f"{spec.kind}-{uuid4().hex[:8]}",
     )
     for stream in work.streams:
-        change = partial(spec.apply, stream, work, **values)
+        change = partial(spec.change, stream, work=work, **values)
         try:
             if config["dry_run"]:
                 yield Done(stream.name, change(dry_run=True).plan, None)

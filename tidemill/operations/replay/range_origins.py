@@ -11,20 +11,77 @@ from typing import TYPE_CHECKING
 
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.files.backlog import plain_path
+from tidemill.connectors.files.span import missing_files
+from tidemill.connectors.registry import resolved
+from tidemill.definitions.columns import ORIGIN
 from tidemill.errors import TerminalError
-from tidemill.operations.replay.lost_origins import in_range, origins_in_range
 from tidemill.storage.dataset import dataset_of
 from tidemill.storage.table_ref import TableRef
-from tidemill.text.plurals import pluralize
+from tidemill.text.plurals import first_few, pluralize
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable
 
     from tidemill.connectors.span import SourceSpan
     from tidemill.definitions.stream import Stream
     from tidemill.operations.replay.backfill_range import BackfillRange
+    from tidemill.target.target import Target
 
-_MOST_NAMED = 3
+
+def lost_origins(
+    stream: "Stream", target: "Target", table: "DeltaTable", span: "BackfillRange"
+) -> tuple[str, ...]:
+    """Return what the feed of a stream no longer has and rows of a range came from, a sentence each.
+
+    Args:
+        stream: The stream, which ingests a feed.
+        table: Its main table.
+
+    Raises:
+        TransientError: The cluster does not answer.
+    """
+    feed = feed_of(stream)
+    if feed is None:
+        return ()
+    origins = origins_in_range(table, span)
+    files = {file for file in origins.field("file").unique().to_pylist() if file is not None}
+    lost = [*missing_files(f"feed {feed.name}", files)]
+    topics = zip(*(origins.field(part).to_pylist() for part in ("topic", "partition", "offset")), strict=True)
+    first: dict[tuple[str, int], int] = {}
+    for topic, partition, offset in topics:
+        if topic is not None:
+            first[(topic, partition)] = min(offset, first.get((topic, partition), offset))
+    if first:
+        connector, bound = resolved(feed, target)
+        begins = connector.first_offsets(bound, target)
+        lost += [
+            f"Messages {offset} to {begins[partition] - 1} of {partition[0]}-{partition[1]} are missing."
+            for partition, offset in sorted(first.items())
+            if begins.get(partition, 0) > offset
+        ]
+    return tuple(lost)
+
+
+def origins_in_range(table: "DeltaTable", span: "BackfillRange") -> "pa.StructArray":
+    """Return where the rows of a range came from, a struct per row.
+
+    Args:
+        table: A table of records of a feed.
+    """
+    rows = dataset_of(table).to_table(columns=[ORIGIN], filter=in_range(table, span))
+    return rows.column(ORIGIN).combine_chunks()
+
+
+def in_range(table: "DeltaTable", span: "BackfillRange") -> "pc.Expression":
+    """Return the range as a filter of a table's rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = dataset_of(table).schema.field(span.column).type
+    begin, end = (pa.scalar(value).cast(kind) for value in (span.begin, span.end))
+    return (pc.field(span.column) >= begin) & (pc.field(span.column) < end)
 
 
 def check_unread(
@@ -48,13 +105,10 @@ def check_unread(
         (read,) = spans.values()
         unread = dict(_unread(origins_in_range(opened, span), read))
         if unread:
-            named = ", ".join(
-                f"{origin} ({pluralize(rows, 'row')})" for origin, rows in list(unread.items())[:_MOST_NAMED]
-            )
-            more = f" and {len(unread) - _MOST_NAMED} more" if len(unread) > _MOST_NAMED else ""
+            named = first_few([f"{origin} ({pluralize(rows, 'row')})" for origin, rows in unread.items()])
             raise TerminalError(
                 f"{pluralize(sum(unread.values()), 'row')} of the range came from what a lookback of {lookback} does "
-                f"not read, and would be missing: {named}{more}.",
+                f"not read, and would be missing: {named}.",
                 stream=stream.name,
                 fix=fix,
                 code="lookback-too-short",
