@@ -18,7 +18,7 @@ from tidemill.checkpoint.format.logs import (
     open_checkpoint,
     query_id,
 )
-from tidemill.checkpoint.format.offsets import OffsetEntry
+from tidemill.checkpoint.format.offsets import OffsetEntry, SourceOffset
 
 StartKind = Literal["first_run", "continue", "repeat_batch", "no_data_batch"]
 
@@ -58,6 +58,14 @@ class Tail:
     latest_commit: CommitEntry | None
     committed_offsets: OffsetEntry | None
     stateful: bool
+
+    def planned(self, source: str) -> SourceOffset | None:
+        """Return where a source ends in the newest batch with offsets; None where that batch does not have it."""
+        return None if self.latest_offset is None else self.latest_offset.source(source)
+
+    def committed(self, source: str) -> SourceOffset | None:
+        """Return where a source ends in the newest committed batch; None where that batch does not have it."""
+        return None if self.committed_offsets is None else self.committed_offsets.source(source)
 
     @property
     def next_start(self) -> NextStart:

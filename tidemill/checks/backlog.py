@@ -130,8 +130,7 @@ def _first_expiry(context: "CheckContext") -> Expiry | None:
 
 
 def _expiry(context: "CheckContext", name: str, source: "Source") -> Expiry | None:
-    committed = context.snapshot.tail.committed_offsets
-    offset = None if committed is None else committed.source(name)
+    offset = context.snapshot.tail.committed(name)
     if offset is None or offset.raw is None or not source.streaming:
         return None
     connector, bound = resolved(source, context.target)

@@ -88,8 +88,7 @@ class _Rebinding:
 
     def plan(self) -> _Plan:
         snapshot = self.subject.snapshot
-        entry = snapshot.tail.latest_offset
-        offset = None if entry is None else entry.source(self.name)
+        offset = snapshot.tail.planned(self.name)
         if offset is None or offset.raw is None:
             return ("Nothing of the source was read so far.",), _no_edit
         connector, bound = resolved(self.source, self.target)

@@ -263,8 +263,7 @@ def without_position(stream: "Stream", lake: "Lake", streams: "Sequence[Stream]"
     for reader in streams:
         for name, source in reader.sources.items():
             if source.streaming and source.upstream == stream.name:
-                offsets = StreamRecords(lake, reader.name).snapshot().tail.committed_offsets
-                offset = None if offsets is None else offsets.source(name)
+                offset = StreamRecords(lake, reader.name).snapshot().tail.committed(name)
                 if offset is None or offset.raw is None:
                     beginning.append(reader)
     return list(dict.fromkeys(beginning))

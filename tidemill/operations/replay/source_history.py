@@ -47,10 +47,9 @@ def removed_versions(
     Args:
         spans: The sources of which only a part is read: the files of such a table were looked for.
     """
-    entry, sentences = snapshot.tail.latest_offset, []
+    sentences = []
     for name, source in streaming_sources(stream).items():
-        offset = None if entry is None else entry.source(name)
-        at = DeltaPosition.of(offset)
+        at = DeltaPosition.of(snapshot.tail.planned(name))
         if at is None or source.upstream is None:
             continue
         if name in spans and spans[name].is_part:
@@ -68,9 +67,8 @@ def removed_versions(
 def _sentences(
     stream: "Stream", target: "Target", snapshot: "Snapshot", spans: "Mapping[str, SourceSpan]"
 ) -> Iterator[str]:
-    entry = snapshot.tail.latest_offset
     for name, source in streaming_sources(stream).items():
-        offset = None if entry is None else entry.source(name)
+        offset = snapshot.tail.planned(name)
         if offset is None or offset.raw is None:
             continue
         if name in spans and spans[name].is_part:

@@ -120,7 +120,6 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> RunDecision:
     source_records.check_names(stream, snapshot)
     bound = source_records.bindings(stream, target)
     source_records.check_bindings(stream, target, snapshot, bound)
-    offsets = snapshot.tail.latest_offset
     recorded = source_records.recorded_sources(snapshot)
     backlog = {
         name: backlog_of(
@@ -128,7 +127,7 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> RunDecision:
             Reading(
                 target=target,
                 name=name,
-                offset=None if offsets is None else offsets.source(name),
+                offset=snapshot.tail.planned(name),
                 checkpoint=snapshot.checkpoint,
                 record=recorded[name],
             ),

@@ -84,14 +84,13 @@ def check_bindings(
     Raises:
         TerminalError: A source is bound to another folder, cluster or topic, or is of another kind.
     """
-    entry = snapshot.tail.latest_offset
     records = recorded_sources(snapshot)
     for name, source in streaming_sources(stream).items():
         recorded, now = records[name].binding, bound.get(name)
         changed = None
         if recorded is not None and now is not None:
             changed = difference(recorded, now, source, target)
-        offset = None if entry is None else entry.source(name)
+        offset = snapshot.tail.planned(name)
         if changed is None and offset is not None and offset.raw is not None:
             kind = _other_kind(source, target, records[name], offset)
             if kind is not None:

@@ -134,7 +134,7 @@ def translated(
             error.fix = _VERIFY.format(stream=stream)
         return error
     text = _text(error)
-    for translate in (_expectation, _null_key, _duplicate_key, _lease_lost):
+    for translate in (_marked, _lease_lost):
         if own := translate(text, stream):
             return own
     error_class, message = _innermost(text, type(error).__name__)
@@ -196,51 +196,68 @@ def _one_line(message: str) -> str:
     return message if message.endswith((".", "!", "?")) else f"{message}."
 
 
-def _expectation(text: str, stream: StreamName) -> TidemillError | None:
-    match = re.search(rf"{FAIL_MARK}:(\w+):([^\n]*)", text)
-    if not match:
-        return None
-    condition = re.split(r" SQLSTATE|\s+==", match[2])[0]
-    return TerminalError(
-        f"a row violates the expectation {match[1]!r} ({condition.strip()}), which is declared on_violation='fail'.",
-        stream=stream,
+class _Mark(NamedTuple):
+    """An error that a plan of Tidemill raises on purpose.
+
+    Attributes:
+        what: What happened, with the groups of the pattern.
+        pattern: What follows the mark in the message.
+    """
+
+    mark: str
+    what: str
+    lost: str
+    fix: str
+    error_class: str
+    code: str
+    pattern: str = r"([^\n]*)"
+
+
+_MARKS = (
+    _Mark(
+        FAIL_MARK,
+        "a row violates the expectation {0!r} ({1}), which is declared on_violation='fail'.",
         lost="No data was lost, and no row of the batch is in the table.",
         fix="correct the input or the function, or declare the expectation with 'drop' or 'warn'.",
         error_class="EXPECTATION_FAILED",
-        rule=match[1],
         code="expectation-violated",
-    )
-
-
-def _null_key(text: str, stream: StreamName) -> TidemillError | None:
-    match = re.search(rf"{NULL_KEY_MARK}:([^\n]*)", text)
-    if not match:
-        return None
-    columns = re.split(r" SQLSTATE|\s+==", match[1])[0]
-    return TerminalError(
-        f"a row has NULL in one of the merge's columns {columns.strip()}, so it has no key in the table.",
-        stream=stream,
+        pattern=r"(\w+):([^\n]*)",
+    ),
+    _Mark(
+        NULL_KEY_MARK,
+        "a row has NULL in one of the merge's columns {0}, so it has no key in the table.",
         lost="No data was lost, and no row of the batch was written.",
         fix="filter such rows, or quarantine them where the feed is ingested.",
         error_class="MERGE_NULL_KEY",
         code="merge-key-null",
-    )
-
-
-def _duplicate_key(text: str, stream: StreamName) -> TidemillError | None:
-    match = re.search(rf"{DUPLICATE_KEY_MARK}:([^\n]*)", text)
-    if not match:
-        return None
-    columns = re.split(r" SQLSTATE|\s+==", match[1])[0]
-    return TerminalError(
-        f"a batch has two rows with the same {columns.strip()}, the merge's keys, and no order between them.",
-        stream=stream,
+    ),
+    _Mark(
+        DUPLICATE_KEY_MARK,
+        "a batch has two rows with the same {0}, the merge's keys, and no order between them.",
         lost="No data was lost, and no row of the batch was written.",
         fix="give keys= all columns that the output is grouped by, or name the column that orders changes in "
         "sequence_by=.",
         error_class="MERGE_DUPLICATE_KEY",
         code="merge-key-twice",
-    )
+    ),
+)
+
+
+def _marked(text: str, stream: StreamName) -> TidemillError | None:
+    """Return the error that a plan of Tidemill has raised; None where no mark is in the message."""
+    for known in _MARKS:
+        if match := re.search(f"{known.mark}:{known.pattern}", text):
+            groups = [re.split(r" SQLSTATE|\s+==", group)[0].strip() for group in match.groups()]
+            return TerminalError(
+                known.what.format(*groups),
+                stream=stream,
+                lost=known.lost,
+                fix=known.fix,
+                error_class=known.error_class,
+                rule=groups[0] if known.mark == FAIL_MARK else None,
+                code=known.code,
+            )
+    return None
 
 
 def _lease_lost(text: str, stream: StreamName) -> TidemillError | None:

@@ -58,8 +58,7 @@ def refused_commits(
     """Yield the unread commits of append-only edges that removed rows and are not accepted."""
     for name, upstream in append_readings(stream).items():
         record = records.get(name, SourceRecord())
-        position = None if tail.latest_offset is None else tail.latest_offset.source(name)
-        offset = DeltaPosition.of(position)
+        offset = DeltaPosition.of(tail.planned(name))
         # A snapshot has no row that was removed before it.
         begin = 0 if record.start_version is None else record.start_version + 1
         first = begin if offset is None else offset.version

@@ -39,7 +39,7 @@ def with_starts(
     started = dict(records)
     for name, source in stream.sources.items():
         record = started.get(name, SourceRecord())
-        planned = None if tail.latest_offset is None else tail.latest_offset.source(name)
+        planned = tail.planned(name)
         if source.upstream is not None and source.streaming and (planned is None or planned.raw is None):
             table = lake.table(source.upstream)
             start: Start = "log" if reads_from_version_0(table, changes=source.reads_changes) else "snapshot"
@@ -61,8 +61,7 @@ def starting_points(
         table = connector_of(source).table(source, lake)
         if table is None or not source.streaming:
             continue
-        offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
-        at = DeltaPosition.of(offset)
+        at = DeltaPosition.of(tail.committed(name))
         if at is not None:
             next_is_there = not at.is_starting and table.log.has(at.version)
             points[name] = at.version if next_is_there else "begun"

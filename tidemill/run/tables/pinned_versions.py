@@ -22,8 +22,6 @@ def current_versions(stream: "Stream", lake: "Lake") -> dict[str, int]:
         if table is None:
             continue
         version = table.log.latest_version()
-        if source.upstream is not None:
-            pass
         if version is None:
             raise TerminalError(
                 f"it reads {source.describe()}, and that table does not exist yet.",

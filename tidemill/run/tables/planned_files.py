@@ -34,17 +34,16 @@ def check_planned_files(
     if start.kind != "repeat_batch":
         return
     recorded = snapshot.sources
-    planned, committed = snapshot.tail.latest_offset, snapshot.tail.committed_offsets
     missing: list[str] = []
     for name, source in stream.sources.items():
-        offset = None if planned is None else planned.source(name)
+        offset = snapshot.tail.planned(name)
         if offset is None or not source.streaming:
             continue
         connector, bound = resolved(source, target)
         reading = Reading(
             target=target,
             name=name,
-            offset=None if committed is None else committed.source(name),
+            offset=snapshot.tail.committed(name),
             checkpoint=snapshot.checkpoint,
             record=recorded.get(name, SourceRecord()),
         )

@@ -55,8 +55,7 @@ def with_read_commits(
     """
     now = dict(records)
     for name, table in _tables(stream, lake):
-        offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
-        at = DeltaPosition.of(offset)
+        at = DeltaPosition.of(tail.committed(name))
         if at is None:
             continue
         version = at.version if at.index >= 0 or at.is_starting else at.version - 1

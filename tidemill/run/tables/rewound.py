@@ -52,9 +52,8 @@ def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> I
     Raises:
         UpstreamChangeError: The reader has read rows that were taken back.
     """
-    entry = tail.latest_offset
     for name, upstream in append_readings(stream).items():
-        offset = None if entry is None else entry.source(name)
+        offset = tail.planned(name)
         at = DeltaPosition.of(offset)
         if at is None or offset is None or offset.raw is None:
             continue

@@ -30,8 +30,7 @@ def check_unread_files(
     for name, source in stream.sources.items():
         if source.upstream is None or not source.streaming:
             continue
-        offset = None if tail.committed_offsets is None else tail.committed_offsets.source(name)
-        at = DeltaPosition.of(offset)
+        at = DeltaPosition.of(tail.committed(name))
         record = records.get(name, SourceRecord())
         if at is None and record.start != "log":
             continue  # it begins with a snapshot, and the files of the newest version are there
