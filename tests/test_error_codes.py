@@ -9,7 +9,7 @@ from tidemill import errors
 from tidemill.checkpoint.format.errors import FileAbsentError
 from tidemill.engines.dev.broker import NotStartedError
 from tidemill.errors import CanceledError, TerminalError, TidemillError
-from tidemill.orchestration.alerts.delivery import DeliveryError
+from tidemill.orchestration.alerts.alert import DeliveryError
 
 ROOT = Path(__file__).parents[1]
 MODULES = {

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tests.checkpoint import handmade
 from tests.checkpoint.recognized import inspect, verify
 from tidemill.checkpoint import CheckpointFormatError, OffsetEntry, diff, history, read_tail
-from tidemill.checkpoint.describe import describe_time
-from tidemill.checkpoint.document import inspect_document
+from tidemill.checkpoint.document import describe_time, inspect_document
 from tidemill.checkpoint.format.commits import parse_commit
 from tidemill.checkpoint.format.hadoop_checksum import matches
 from tidemill.checkpoint.format.lz4 import Lz4FormatError, check_checksums, check_framing, plain_head

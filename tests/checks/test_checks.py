@@ -611,7 +611,7 @@ def test_a_declared_severity_replaces_that_of_the_check(lake):
 
 
 def test_what_no_check_can_evaluate_is_a_result(lake, monkeypatch):
-    monkeypatch.setattr("tidemill.checks.watermark.history", lambda _: 1 / 0)
+    monkeypatch.setattr("tidemill.checks.event_times.history", lambda _: 1 / 0)
     result = lake.check(unique, "watermark")
     assert (result.status, result.passed) == ("unknown", False)
     assert "ZeroDivisionError" in result.summary

@@ -10,7 +10,7 @@ from rich.console import Console
 from tidemill import DeltaAppend, DeltaSource, Feed, KafkaSource, Pipeline, Raw
 from tidemill.cli.shared.live_view import LINE_SECONDS, LiveView
 from tidemill.connectors.backlog import Backlog
-from tidemill.orchestration.assets.live_observations import LiveObservations
+from tidemill.orchestration.assets.observations import LiveObservations
 from tidemill.run.execute.progress import Live, LiveStream, expected_batches, length
 from tidemill.text.names import StreamName
 

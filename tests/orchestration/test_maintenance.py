@@ -16,15 +16,14 @@ from tests.orchestration.shop import ORDERS, UNIQUE, Shop
 from tidemill.cli.change.operation import app_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import ConfigurationError
-from tidemill.operations.housekeeping.log_cleanup import obsolete_log_files
 from tidemill.operations.housekeeping.maintain import MAINTAIN, maintain
 from tidemill.orchestration.assets.assets import streaming_resources
 from tidemill.orchestration.jobs.operation_job import operation_job
 from tidemill.records.manifest import first_manifest
 from tidemill.records.operation import new_operation
-from tidemill.records.pins import Pins
-from tidemill.records.stream_records import StreamRecords
+from tidemill.records.stream_records import Pins, StreamRecords
 from tidemill.storage.table_ref import TableRef
+from tidemill.tables.files import obsolete_log_files
 from tidemill.text.names import StreamName
 
 app = app_of(MAINTAIN)

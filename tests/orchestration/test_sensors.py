@@ -20,8 +20,7 @@ from tests.orchestration.shop import ORDERS, UNIQUE, Shop
 from tidemill import DeltaAppend, Feed, Pipeline, Raw, RunWhen
 from tidemill.orchestration.assets.translator import stream_keys
 from tidemill.orchestration.automation import requests
-from tidemill.orchestration.automation.schedules import schedules
-from tidemill.orchestration.automation.sensors import backlog_sensor
+from tidemill.orchestration.automation.sensors import backlog_sensor, schedules
 from tidemill.orchestration.automation.tick import tick
 from tidemill.run.decide.tick import Decision
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.raising import raises
-from tidemill.plans.aggregates import kept_aggregates
-from tidemill.plans.operators import STATE_TYPES, operators_of, with_types
+from tidemill.plans.operators import STATE_TYPES, kept_aggregates, operators_of, with_types
 from tidemill.plans.state_compatibility import check, verdict
 from tidemill.records.manifest import Generation, first_manifest, read_manifest, write_manifest
 from tidemill.records.stateful_operator import AcceptedChange, StatefulOperator

@@ -20,7 +20,7 @@ from tidemill.definitions.columns import ORIGIN, RAW
 from tidemill.errors import TidemillError
 from tidemill.operations import accept_new_source
 from tidemill.plans.plan_tree import parse_plan, reads_all
-from tidemill.records.batch_counts import BatchCounts, remove_counts, write_counts
+from tidemill.records.batch import BatchCounts, remove_counts, write_counts
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch import counted, writer
 from tidemill.run.batch.quarantine import quarantine

@@ -4,7 +4,7 @@ import pytest
 
 from tests.raising import raises
 from tidemill.errors import ConfigurationError
-from tidemill.target.alert_settings import AlertSettings
+from tidemill.target.alerts import AlertSettings
 from tidemill.target.resolve import resolve
 from tidemill.target.secret import Secret
 

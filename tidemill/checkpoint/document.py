@@ -1,6 +1,7 @@
-"""The JSON output of the commands, with everything that the tables show."""
+"""What the commands print about a checkpoint: as JSON, and in sentences."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidemill.checkpoint.diff import Difference
@@ -8,6 +9,7 @@ from tidemill.checkpoint.format.source_offset import SourceOffset
 from tidemill.checkpoint.history import BatchHistory
 from tidemill.checkpoint.inspection import Inspection, OperatorView
 from tidemill.checkpoint.positions import Recognizer
+from tidemill.checkpoint.tail import NextStart
 
 SCHEMA_VERSION = 1
 
@@ -106,3 +108,33 @@ def _batch(batch: BatchHistory, recognize: Recognizer) -> dict[str, Any]:
         ],
         "problem": None if batch.problem is None else str(batch.problem),
     }
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def describe_time(milliseconds: int) -> str:
+    """Return milliseconds since the epoch as ISO-8601 UTC."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return f"{milliseconds} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def describe_start(start: NextStart | None) -> str:
+    """Describe what the next start does."""
+    if start is None:
+        return "unknown: the end of the logs is unreadable"
+    match start.kind:
+        case "first_run":
+            return "first run: no batch was planned yet"
+        case "continue":
+            return f"continue: new data becomes batch {start.batch_id}"
+        case "repeat_batch":
+            return f"repeat batch {start.batch_id}: it was planned and not committed"
+        case "no_data_batch":
+            return (
+                f"continue: batch {start.batch_id} emits the results that the watermark closed; "
+                "Spark alone runs it only together with new data"
+            )

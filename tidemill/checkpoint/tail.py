@@ -18,7 +18,8 @@ from tidemill.checkpoint.format.logs import (
     open_checkpoint,
     query_id,
 )
-from tidemill.checkpoint.format.offsets import OffsetEntry, SourceOffset
+from tidemill.checkpoint.format.offsets import OffsetEntry
+from tidemill.checkpoint.format.source_offset import SourceOffset
 
 StartKind = Literal["first_run", "continue", "repeat_batch", "no_data_batch"]
 

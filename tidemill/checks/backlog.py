@@ -4,8 +4,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tidemill.checks.measures import time_of
-from tidemill.checks.result import CheckResult
+from tidemill.checks.result import CheckResult, time_of
 from tidemill.connectors.connector import Reading
 from tidemill.connectors.expiry import Expiry
 from tidemill.connectors.registry import resolved

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 from tidemill.checks.backlog import backlog, waiting_since
 from tidemill.checks.checkpoint_sound import checkpoint_sound
 from tidemill.checks.context import CheckContext
+from tidemill.checks.event_times import freshness, has_watermark, watermark
 from tidemill.checks.exactly_once import Comparison, compare, exactly_once
-from tidemill.checks.expectations import expectation
-from tidemill.checks.freshness import freshness
-from tidemill.checks.late_rows import late_rows
-from tidemill.checks.quarantine import quarantine
 from tidemill.checks.result import CheckResult
+from tidemill.checks.rows import expectation, late_rows, quarantine
 from tidemill.checks.state_bounded import state_bounded
-from tidemill.checks.watermark import has_watermark, watermark
 from tidemill.connectors.feed import feed_of
 from tidemill.errors import TidemillError
 from tidemill.records.check_state import Checked

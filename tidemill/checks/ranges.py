@@ -11,7 +11,7 @@ from tidemill.connectors.positions import recognize
 from tidemill.connectors.registry import resolved
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.records.ledger_line import plain_offsets
-from tidemill.run.tables.restores import restores_in
+from tidemill.run.tables.rewound import restores_in
 
 if TYPE_CHECKING:
     from tidemill.checks.context import CheckContext

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import psutil
+from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from tidemill.errors import CanceledError, TerminalError
 from tidemill.run.spark.engine import QueryServer
@@ -195,7 +196,7 @@ class SparkEngine:
         address = remote.reveal() if isinstance(remote, Secret) else remote or ""
         session = SparkSession.builder.remote(address).config("spark.sql.session.timeZone", "UTC").create()
         if self._attachment is not None:
-            from tidemill.engines.warm.retries import WhileServed
+            from tidemill.engines.engine import WhileServed
 
             session.client.set_retry_policies([WhileServed(self._attachment.ended)])
         self._connected.add(session)
@@ -208,3 +209,19 @@ def _spark_processes() -> Iterator[psutil.Process]:
         with suppress(psutil.Error):
             if "pyspark-shell" in child.cmdline():
                 yield child
+
+
+class WhileServed(DefaultPolicy):
+    """Spark's retries, as long as the server lives.
+
+    Args:
+        ended: Set when the server has ended.
+    """
+
+    def __init__(self, ended: Event) -> None:
+        super().__init__()
+        self._ended = ended
+
+    def can_retry(self, exception: BaseException) -> bool:
+        """Return whether a failed call may be repeated."""
+        return not self._ended.is_set() and super().can_retry(exception)

@@ -10,8 +10,7 @@ from tidemill.errors import ConfigurationError
 from tidemill.orchestration.alerts.sensor import alert_sensors
 from tidemill.orchestration.assets.assets import checks_job, pipeline_job, streaming_resources
 from tidemill.orchestration.assets.translator import StreamTranslator, external_assets
-from tidemill.orchestration.automation.schedules import schedules
-from tidemill.orchestration.automation.sensors import backlog_sensor
+from tidemill.orchestration.automation.sensors import backlog_sensor, schedules
 from tidemill.orchestration.jobs.backfill_partitions import PartitionedBackfills
 from tidemill.orchestration.jobs.operation_job import maintenance_schedule, operation_jobs
 from tidemill.orchestration.location import CodeLocation

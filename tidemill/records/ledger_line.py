@@ -10,8 +10,7 @@ from typing import Any
 from tidemill.checkpoint import FileAbsentError, OffsetEntry, read_offset
 from tidemill.connectors.connector import READ_OBSERVATION
 from tidemill.connectors.violations import OBSERVATION
-from tidemill.records.batch import BatchRecord, Late
-from tidemill.records.batch_counts import BatchCounts
+from tidemill.records.batch import BatchCounts, BatchRecord, Late
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
 from tidemill.tables.commit_counts import rows_ignored, rows_written

@@ -4,8 +4,9 @@ The active checkpoint and its tail, the newest batch in a sink, the next waterma
 pins are asked for here and computed nowhere else.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tidemill.checkpoint import Tail, read_tail_or_empty
@@ -13,17 +14,45 @@ from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.sink import SinkContext, transaction_app_id
 from tidemill.lazy import lazy
-from tidemill.records.batch_counts import BatchCounts, read_counts, remove_counts, write_counts
+from tidemill.records.batch import BatchCounts, read_counts, remove_counts, write_counts
 from tidemill.records.check_state import Checked, read_checked, write_checked
 from tidemill.records.lease import Holder, Lease, assert_highest, holder_of, take
 from tidemill.records.ledger import Ledger
 from tidemill.records.manifest import Manifest, read_manifest, write_manifest
 from tidemill.records.operation import Operation, read_operation, write_operation
-from tidemill.records.pins import Pins, read_pins, write_pins
 from tidemill.storage.lake import Lake
 from tidemill.storage.store import Store
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK, StreamName
+
+_KEY = "pins.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """Pinned versions.
+
+    Attributes:
+        first_batch: The first batch that uses them.
+        versions: The Delta version of each static reading, by source name.
+    """
+
+    first_batch: int
+    versions: dict[str, int]
+
+
+def read_pins(files: Store) -> Pins | None:
+    """Return the pins of the run before; None where there are none."""
+    try:
+        return Pins(**json.loads(files.read(_KEY)))
+    except FileNotFoundError:
+        return None
+
+
+def write_pins(files: Store, pins: Pins) -> None:
+    """Write the pins of this run."""
+    files.replace(_KEY, json.dumps(asdict(pins)).encode())
+
 
 FIRST_GENERATION = 1
 _LEASE, _OPERATION_LEASE = "lease", "operation-lease"

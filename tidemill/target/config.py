@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from tidemill.errors import ConfigurationError, DefinitionError
-from tidemill.target.alert_settings import AlertSettings
-from tidemill.target.alert_table import alert_settings
+from tidemill.target.alerts import AlertSettings, alert_settings
 from tidemill.target.secret import Secret, is_secret
 from tidemill.target.spark_settings import SparkMode, SparkSettings, mode_of, remote_fault
 from tidemill.target.target import (

@@ -13,7 +13,7 @@ from tidemill.definitions.stream import Stream
 from tidemill.errors import ConfigurationError
 from tidemill.storage.lake import Lake
 from tidemill.storage.local_store import local_path
-from tidemill.target.alert_settings import AlertSettings
+from tidemill.target.alerts import AlertSettings
 from tidemill.target.config import DEFAULT_CLUSTER, FILE_NAME, Config, TargetConfig, find_config, read_config
 from tidemill.target.loading import LoadedPipelines, load_pipelines
 from tidemill.target.server_home import ServerHome

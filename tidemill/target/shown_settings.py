@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
-from tidemill.target.alert_settings import AlertSettings
+from tidemill.target.alerts import AlertSettings
 from tidemill.target.secret import MASK, is_secret
 from tidemill.target.spark_settings import SparkSettings
 from tidemill.target.target import KafkaCluster

@@ -10,11 +10,10 @@ import pytest
 
 from tests import servers
 from tests.raising import raises
-from tidemill.orchestration.alerts import webhook as webhooks
-from tidemill.orchestration.alerts.alert import MOST_CHARACTERS, Alert
+from tidemill.orchestration.alerts import channels as webhooks
+from tidemill.orchestration.alerts.alert import MOST_CHARACTERS, Alert, DeliveryError
 from tidemill.orchestration.alerts.channels import channels
-from tidemill.orchestration.alerts.delivery import DeliveryError
-from tidemill.target.alert_settings import AlertSettings
+from tidemill.target.alerts import AlertSettings
 from tidemill.target.secret import Secret
 
 ALERT = Alert(

@@ -28,9 +28,9 @@ from tests import servers
 from tests.raising import raises
 from tidemill import DeltaAppend, Expect, Feed, Pipeline, Raw
 from tidemill.errors import ConfigurationError, TerminalError, TransientError
+from tidemill.orchestration.alerts import channels as webhooks
 from tidemill.orchestration.alerts import routing as alert_delivery
-from tidemill.orchestration.alerts import webhook as webhooks
-from tidemill.orchestration.alerts.delivery import DeliveryError
+from tidemill.orchestration.alerts.alert import DeliveryError
 from tidemill.orchestration.alerts.sensor import alert_sensors
 from tidemill.orchestration.assets.assets import pipeline_job, streaming_assets, streaming_resources
 from tidemill.orchestration.assets.translator import stream_keys

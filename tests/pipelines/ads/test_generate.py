@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from pipelines.ads.generate import Amounts, FeedAmounts, Kind, Record, arrivals, generate, produce, topics
 from tests.pipelines.ads import oracle
 from tests.raising import raises
-from tidemill.cli.machine import demo_generate
+from tidemill.cli.machine import demo_input
 from tidemill.engines.dev.broker import Broker
 from tidemill.errors import ConfigurationError
 
@@ -268,7 +268,7 @@ def generate_amounts(*, events: int, start: int) -> Amounts:
 @pytest.fixture
 def command() -> typer.Typer:
     app = typer.Typer()
-    app.command()(demo_generate.generate)
+    app.command()(demo_input.generate)
     return app
 
 

@@ -7,19 +7,19 @@ read from. `full` reads every file.
 import os
 from dataclasses import dataclass
 
-from tidemill.checkpoint.format.folder import Item
+from tidemill.checkpoint.format.folder import Folder, Item
 from tidemill.checkpoint.format.hadoop_checksum import sidecar
-from tidemill.checkpoint.format.logs import open_checkpoint
+from tidemill.checkpoint.format.logs import open_checkpoint, readable_offset
+from tidemill.checkpoint.format.source_log import source_folder
+from tidemill.checkpoint.format.source_offset import SourceOffset
 from tidemill.checkpoint.inspection import Inspection, inspect_folder
-from tidemill.checkpoint.positions import Recognizer
+from tidemill.checkpoint.positions import Position, Recognizer, SourceFolder
 from tidemill.checkpoint.verify.contents import LZ4, Contents
 from tidemill.checkpoint.verify.damage import Damage, Progress
 from tidemill.checkpoint.verify.findings import Finding, Findings, Level
-from tidemill.checkpoint.verify.logs import check_logs
+from tidemill.checkpoint.verify.logs import START_OVER, check_logs
 from tidemill.checkpoint.verify.operators import check_operators
 from tidemill.checkpoint.verify.order import check_history
-from tidemill.checkpoint.verify.sink import check_sink
-from tidemill.checkpoint.verify.sources import check_sources
 from tidemill.checkpoint.verify.state import StateCheck
 
 CODEC_CONF = "spark.sql.streaming.stateStore.compression.codec"
@@ -195,3 +195,73 @@ def _unexpected(files: list[tuple[str, Item]], findings: Findings) -> None:
 
 def _is_temporary(name: str) -> bool:
     return name.startswith(".") and name.endswith((".tmp", ".tmp.crc"))
+
+
+def check_sources(folder: Folder, inspection: Inspection, damage: Damage, findings: Findings) -> None:
+    """Check the folder of every source that keeps one."""
+    for source in inspection.sources:
+        inspection.recognize(source).check_folder(
+            SourceFolder(
+                folder=folder,
+                log=source_folder(source.key),
+                done=_done(folder, inspection, source),
+                problem=damage.problem,
+                findings=findings,
+            )
+        )
+
+
+def _done(folder: Folder, inspection: Inspection, source: SourceOffset) -> Position | None:
+    """Return the position that no batch goes back behind; None before the first batch."""
+    start = inspection.next_start
+    if start is None or start.kind != "repeat_batch":
+        return inspection.recognize(source)
+    entry = readable_offset(folder, start.batch_id - 1)
+    previous = None if entry is None else entry.source(source.key)
+    return None if previous is None else inspection.recognize(previous)
+
+
+def check_sink(inspection: Inspection, sink_batch: int, findings: Findings) -> None:
+    """Compare the newest batch in the main table, -1 for none, with the newest batches of the checkpoint."""
+    last, committed = (
+        -1 if batch is None else batch
+        for batch in (inspection.latest_offset_batch, inspection.latest_committed_batch)
+    )
+    if sink_batch > last:
+        findings.add(
+            "error",
+            "sink-ahead",
+            "offsets",
+            f"The table has batch {sink_batch} of this query, and the checkpoint "
+            + ("has planned none" if last < 0 else f"ends at batch {last}")
+            + f": the table would skip every batch up to {sink_batch} as already written, and their rows would be "
+            "lost.",
+            f"Restore the checkpoint that belongs to the table; without one, {START_OVER}.",
+        )
+    elif sink_batch > committed:
+        findings.add(
+            "warning",
+            "sink-has-uncommitted-batch",
+            f"offsets/{last}",
+            f"The table has batch {sink_batch}, which is not committed. Plain Spark skips its write and with it "
+            "its plan, so the watermark does not move as it should.",
+            "Run the stream: tidemill run executes such a batch without writing.",
+        )
+    elif sink_batch < committed:
+        first = sink_batch + 1
+        missing = f"batch {committed}" if first == committed else f"batches {first} to {committed}"
+        findings.add(
+            "error",
+            "sink-behind",
+            f"commits/{committed}",
+            f"Batch {committed} is committed, and "
+            + (
+                f"the newest batch in the table is {sink_batch}"
+                if first
+                else "the table has none of its batches"
+            )
+            + ": the table is older than its checkpoint, as after a restore from a backup. The next start continues "
+            f"after batch {committed}, and the rows of {missing} stay missing.",
+            "Restore the table and the checkpoint of the same time, together with the stream's further tables; "
+            f"without them, {START_OVER}.",
+        )

@@ -77,7 +77,7 @@ def show_differences(differences: "Sequence[Difference]") -> None:
 def _show_inspection(console: "Console", inspection: "Inspection") -> None:
     from rich.markup import escape
 
-    from tidemill.checkpoint.describe import describe_start
+    from tidemill.checkpoint.document import describe_start
     from tidemill.checkpoint.positions import describe_offset
 
     facts = new_table()
@@ -138,7 +138,7 @@ def _operator_cells(view: "OperatorView") -> tuple[str, ...]:
 def _show_verdict(console: "Console", verdict: "Verdict") -> None:
     from rich.markup import escape
 
-    from tidemill.checkpoint.describe import describe_start
+    from tidemill.checkpoint.document import describe_start
 
     inspection = verdict.inspection
     console.print(f"[bold]{escape(inspection.path)}[/]", soft_wrap=True)
@@ -165,7 +165,7 @@ def _batch(batch: int | None) -> str:
 
 
 def _moment(milliseconds: int | None) -> str:
-    from tidemill.checkpoint.describe import describe_time
+    from tidemill.checkpoint.document import describe_time
 
     return "" if milliseconds is None else describe_time(milliseconds)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemill.cli.machine import demo_broker, demo_generate
-from tidemill.cli.machine.demo_generate import load_generator
+from tidemill.cli.machine import demo_input
+from tidemill.cli.machine.demo_input import load_generator
 from tidemill.cli.project.scaffold import EXAMPLE, write_project
 from tidemill.cli.shared.output import (
     EXIT_INTERRUPTED,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dagster import ExecuteInProcessResult
     from rich.console import Console
 
-    from tidemill.cli.machine.demo_generate import Amounts
+    from tidemill.cli.machine.demo_input import Amounts
     from tidemill.target.resolve import ResolvedTarget
 
 SEED = 7
@@ -37,8 +37,8 @@ PROJECT = "tidemill-demo"
 """The folder that the demo writes its project to where there is none with the pipeline."""
 
 app = typer.Typer(add_completion=False)
-app.command("generate")(demo_generate.generate)
-app.command("broker")(demo_broker.broker)
+app.command("generate")(demo_input.generate)
+app.command("broker")(demo_input.broker)
 
 
 @app.callback(invoke_without_command=True)

@@ -20,7 +20,6 @@ from tidemill.connectors.files.backlog import (
     waiting_files,
     without_glob,
 )
-from tidemill.connectors.files.binding import folder_binding, has_moved, relocation_of
 from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.files.span import files_span, missing_files
@@ -204,3 +203,35 @@ def limited(
     if max_files_per_batch:
         return reader.option("maxFilesPerTrigger", str(max_files_per_batch))
     return reader
+
+
+# `Path` resolves nothing here; `os` compares paths as strings, as Spark does.
+def folder_binding(path: str, target: "Target") -> "Binding":
+    """Return a folder: its path, and, where it lies next to the lake, its path as seen from the lake."""
+    plain = plain_path(path)
+    if "://" in plain:
+        return {"kind": "file", "path": path, "from_lake": None}
+    absolute = os.path.abspath(os.path.expanduser(plain))  # noqa: PTH100, PTH111
+    beside = Path(absolute).is_relative_to(target.lake.root.parent)
+    return {
+        "kind": "file",
+        "path": absolute,
+        "from_lake": os.path.relpath(absolute, target.lake.root) if beside else None,
+    }
+
+
+def has_moved(recorded: "Binding", now: "Binding") -> bool:
+    """Return whether a folder is at the same path as seen from the lake, and lake and folder have moved."""
+    return (
+        recorded["kind"] == now["kind"] == "file"
+        and recorded["path"] != now["path"]
+        and recorded["from_lake"] is not None
+        and recorded["from_lake"] == now["from_lake"]
+    )
+
+
+def relocation_of(recorded: "Binding | None", now: "Binding | None") -> Relocation | None:
+    """Return where a source's log has its files and where they are now; None where they have not moved."""
+    if recorded is None or now is None or not has_moved(recorded, now):
+        return None
+    return Relocation(recorded["path"], now["path"])

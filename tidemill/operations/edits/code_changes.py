@@ -16,7 +16,7 @@ from tidemill.run.spark import classic
 from tidemill.run.spark.engine import session_of
 from tidemill.run.spark.error_translation import translated
 from tidemill.run.tables import new_readers
-from tidemill.run.tables.pinned_versions import current_versions
+from tidemill.run.tables.versions import current_versions
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream

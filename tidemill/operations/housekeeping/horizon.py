@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import FileAbsentError, SourceOffset, offset_batches, read_offset
 from tidemill.connectors.delta.position import DeltaPosition
@@ -16,6 +16,7 @@ from tidemill.connectors.registry import connector_of
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.errors import DefinitionError
 from tidemill.records.stream_records import StreamRecords
+from tidemill.tables.files import Need, Part
 from tidemill.text.names import StreamName
 
 if TYPE_CHECKING:
@@ -25,25 +26,6 @@ if TYPE_CHECKING:
     from tidemill.records.stream_records import Snapshot
     from tidemill.storage.lake import Lake
     from tidemill.storage.table_ref import TableRef
-
-
-Part = Literal["commits", "snapshot", "log"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """Something that needs a table from a version on.
-
-    Attributes:
-        version: The oldest version.
-        who: What needs it, for people.
-        of: What it needs: the `commits` from there on with the files that they name, the `snapshot` of that version,
-            or only the `log`.
-    """
-
-    version: int
-    who: str
-    of: Part = "commits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,20 +16,21 @@ from tidemill.errors import LeaseHeldError
 from tidemill.operations.core.change import Outcome
 from tidemill.operations.core.spec import Argument, OperationSpec
 from tidemill.operations.core.steps import holding, run_id_of, session
-from tidemill.operations.housekeeping.horizon import Horizons, Need, positions, without_position
-from tidemill.operations.housekeeping.log_cleanup import obsolete_log_files
-from tidemill.operations.housekeeping.table_files import (
-    SMALL_BYTES,
-    DataFile,
-    Size,
-    removable,
-    size_of,
-    small_files,
-)
+from tidemill.operations.housekeeping.horizon import Horizons, positions, without_position
 from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.spark import classic
 from tidemill.storage.table_ref import TableRef
+from tidemill.tables.files import (
+    SMALL_BYTES,
+    DataFile,
+    Need,
+    Size,
+    obsolete_log_files,
+    removable,
+    size_of,
+    small_files,
+)
 from tidemill.text.durations import flag_duration
 from tidemill.text.plurals import pluralize
 from tidemill.text.report import Column, Report, Row, megabytes, rows_of

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from tidemill.errors import TransientError
+
 Cause = Literal["run failed", "check failed"]
 Event = Literal["failed", "recovered"]
 
@@ -73,3 +75,10 @@ def shortened(message: str) -> str:
     if len(message) <= MOST_CHARACTERS:
         return message
     return message[:MOST_CHARACTERS] + " ... (the log of the run has the rest)"
+
+
+class DeliveryError(TransientError):
+    """An alert could not be delivered; the next tick sends it."""
+
+    code = "alert-not-delivered"
+    lost = "No alert was lost: the next tick sends it."

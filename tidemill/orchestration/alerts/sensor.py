@@ -14,8 +14,7 @@ from dagster import (
 from tidemill.checks.evaluation import check_names
 from tidemill.orchestration.alerts.channels import channels
 from tidemill.orchestration.alerts.incident_log import IncidentLog
-from tidemill.orchestration.alerts.routing import Delivery
-from tidemill.orchestration.alerts.state import ChannelState, as_cursor, parse
+from tidemill.orchestration.alerts.routing import ChannelState, Delivery, as_cursor, parse
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:

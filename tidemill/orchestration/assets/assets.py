@@ -32,8 +32,8 @@ from tidemill.definitions.selection import select
 from tidemill.errors import TidemillError
 from tidemill.orchestration.assets.checks import check_results, check_specs
 from tidemill.orchestration.assets.events import Event, without_output
-from tidemill.orchestration.assets.live_observations import LiveObservations
 from tidemill.orchestration.assets.metadata import idle_metadata, result_metadata
+from tidemill.orchestration.assets.observations import LiveObservations
 from tidemill.orchestration.assets.translator import INPUTS, STREAM, StreamTranslator, stream_specs
 from tidemill.orchestration.automation.run_tags import job_tags, tag_run
 from tidemill.orchestration.jobs.operation_job import failing

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, MetadataValue
 
 from tidemill.checks.evaluation import check_names, evaluate, evaluate_after_run
-from tidemill.checks.expectations import consequence
+from tidemill.checks.rows import consequence
 
 if TYPE_CHECKING:
     from datetime import datetime

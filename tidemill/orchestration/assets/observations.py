@@ -1,5 +1,6 @@
-"""Observations of feeds: their newest data, and how far the streams that read them are behind."""
+"""Observations of feeds, and of streams that are still running, so that a long run is visible in the UI."""
 
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,11 +11,15 @@ from tidemill.connectors.amount import amount_of
 from tidemill.text.digest import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from dagster import AssetExecutionContext, OpExecutionContext
 
     from tidemill.connectors.backlog import Backlog
     from tidemill.definitions.source import Source
     from tidemill.run.decide.tick import Decision
+    from tidemill.run.execute.progress import LiveStream
+    from tidemill.text.names import StreamName
 
 DATA_VERSION = "dagster/data_version"
 
@@ -74,3 +79,57 @@ def feed_states(decisions: "Iterable[Decision]") -> list[FeedState]:
                     source=source, reader=str(decision.stream.name), backlog=backlog
                 )
     return list(states.values())
+
+
+# Often enough for a person who waits, and few enough for the event log.
+SECONDS = 30.0
+
+
+class LiveObservations:
+    """Records how far the running streams are, each at most every 30 seconds.
+
+    Args:
+        context: The context of the op.
+        streams: The streams that run now.
+        keys: The asset keys of the streams.
+        clock: Seconds; for tests.
+    """
+
+    def __init__(
+        self,
+        context: "AssetExecutionContext | OpExecutionContext",
+        streams: "Callable[[], Sequence[LiveStream]]",
+        keys: "Mapping[StreamName, AssetKey]",
+        *,
+        clock: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        self._context = context
+        self._streams = streams
+        self._keys = keys
+        self._clock = clock
+        self._since: dict[StreamName, float] = {}
+
+    def update(self) -> None:
+        """Record the streams that have been running for half a minute since their last observation."""
+        now = self._clock()
+        for stream in self._streams():
+            since = self._since.setdefault(stream.stream, now)
+            if stream.phase == "running" and now - since >= SECONDS:
+                self._since[stream.stream] = now
+                self._record(stream)
+
+    def _record(self, stream: "LiveStream") -> None:
+        metadata: dict[str, str | int | float] = {
+            "tidemill/running_batch": stream.batches + 1,
+            "tidemill/rows_read_so_far": stream.rows_read,
+        }
+        for name, value in (
+            ("expected_batches", stream.expected_batches),
+            ("rows_per_second", stream.rows_per_second),
+            ("seconds_left", stream.seconds_left),
+        ):
+            if value is not None:
+                metadata[f"tidemill/{name}"] = round(value, 1)
+        self._context.log_event(
+            AssetObservation(self._keys[stream.stream], description=str(stream), metadata=metadata)
+        )

@@ -1,17 +1,21 @@
 """How streams, and the external data that they read, become Dagster assets."""
 
+import inspect
+import warnings
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dagster import AssetKey, AssetSpec
+from dagster import AssetKey, AssetSpec, BetaWarning, CodeReferencesMetadataValue, LocalFileCodeReference
 
 from tidemill.connectors.external import ExternalData
 from tidemill.connectors.registry import connector_of
 from tidemill.definitions.code_version import code_version
+from tidemill.definitions.declaration import underlying
 from tidemill.definitions.stream import Stream
-from tidemill.orchestration.assets.code_reference import code_reference
 from tidemill.orchestration.assets.metadata import definition_metadata
 
 if TYPE_CHECKING:
@@ -202,3 +206,29 @@ def external_assets(
 def external_key(source: "Source", translator: StreamTranslator, target: "Target | None") -> AssetKey:
     """Return the asset key of a source that is one asset, such as a feed."""
     return translator.get_asset_spec(next(connector_of(source).external(source, target))).key
+
+
+def code_reference(stream: "Stream") -> dict[str, CodeReferencesMetadataValue]:
+    """Return the metadata entry with the file and the line of `declared_at`; none for code without a file.
+
+    `link_code_references_to_git` of Dagster turns it into a link to a repository.
+    """
+    code = underlying(stream.function).code
+    file = _file(code.co_filename) if inspect.iscode(code) else None
+    if not inspect.iscode(code) or file is None:
+        return {}
+    with warnings.catch_warnings():  # one per stream otherwise, at each load of the code location
+        warnings.simplefilter("ignore", BetaWarning)
+        reference = LocalFileCodeReference(
+            file_path=file,
+            line_number=code.co_firstlineno,
+            label=stream.declared_at,
+        )
+        return {"dagster/code_references": CodeReferencesMetadataValue(code_references=[reference])}
+
+
+@lru_cache(maxsize=1024)
+def _file(name: str) -> str | None:
+    """Return the absolute path of a file of code; None where it is no file."""
+    path = Path(name)
+    return str(path.resolve()) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""The backlog sensor of a pipeline: it starts runs when there is something to read."""
+"""The backlog sensor of a pipeline, which starts runs when there is something to read, and its schedules."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 
 from dagster import (
     AssetObservation,
+    DefaultScheduleStatus,
     DefaultSensorStatus,
+    RunRequest,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
     SensorDefinition,
     SensorEvaluationContext,
     SensorResult,
+    SkipReason,
+    schedule,
     sensor,
 )
 
@@ -103,3 +109,58 @@ def _observations(
                 lambda state: state.observation(external_key(state.source, translator, target), now), states
             )
         )
+
+
+def schedules(
+    pipeline: "Pipeline",
+    keys: "Mapping[StreamName, AssetKey]",
+    *,
+    target: "Target",
+    running: bool = False,
+    prefix: str = "",
+) -> list[ScheduleDefinition]:
+    """Return a schedule for each cron expression of the pipeline's streams.
+
+    A tick runs the streams of that schedule that have something to read; without any it is skipped.
+
+    Args:
+        target: The target of the code location.
+        running: Whether the schedules run as soon as the code location is loaded.
+        prefix: What the names of the schedules and of the job begin with, such as `prod__`.
+    """
+    expressions = dict.fromkeys(
+        stream.run_when.cron for stream in pipeline if stream.run_when.cron is not None
+    )
+    return [
+        _schedule(pipeline, keys, cron=cron, number=number, target=target, running=running, prefix=prefix)
+        for number, cron in enumerate(expressions, start=1)
+    ]
+
+
+def _schedule(
+    pipeline: "Pipeline",
+    keys: "Mapping[StreamName, AssetKey]",
+    *,
+    cron: str,
+    number: int,
+    target: "Target",
+    running: bool,
+    prefix: str,
+) -> ScheduleDefinition:
+    candidates = [stream for stream in pipeline if stream.run_when.cron == cron]
+    names = ", ".join(stream.name.stream for stream in candidates)
+
+    @schedule(
+        name=f"{prefix}{pipeline.name}__schedule_{number}",
+        cron_schedule=cron,
+        job_name=f"{prefix}{pipeline.name}",
+        description=f"Runs {names} of {pipeline.name}, where there is something to read.",
+        default_status=DefaultScheduleStatus.RUNNING if running else DefaultScheduleStatus.STOPPED,
+    )
+    def evaluate(context: ScheduleEvaluationContext) -> list[RunRequest] | SkipReason:
+        requested = requests(
+            context.instance, pipeline, keys, target, candidates=candidates, cause="schedule", prefix=prefix
+        )
+        return requested.runs or SkipReason(requested.skip_reason)
+
+    return evaluate

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.connectors.feed import feed_of
 from tidemill.errors import TerminalError
-from tidemill.records.batch_counts import BatchCounts
+from tidemill.records.batch import BatchCounts
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.counted import numbers
 from tidemill.run.batch.quarantine import has_quarantined, quarantine, record_counts

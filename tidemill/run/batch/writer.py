@@ -24,7 +24,7 @@ from tidemill.definitions.columns import BATCH, RAW, VIOLATED
 from tidemill.definitions.expectations import Expect
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, Sink, SinkBatch
 from tidemill.errors import CheckpointError
-from tidemill.records.batch_counts import BatchCounts
+from tidemill.records.batch import BatchCounts
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.counted import CountedRows, numbers
 from tidemill.run.batch.quarantine import (

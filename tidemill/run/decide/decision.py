@@ -18,7 +18,7 @@ from tidemill.records.manifest import Manifest, first_manifest
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.decide import sources as source_records
 from tidemill.run.decide.preconditions import check
-from tidemill.run.tables.read_commits import check_read_commits
+from tidemill.run.tables.versions import check_read_commits
 from tidemill.target.target import Target
 
 if TYPE_CHECKING:

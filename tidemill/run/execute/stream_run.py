@@ -29,8 +29,7 @@ from tidemill.plans import state_compatibility as code_change
 from tidemill.plans.lineage import Lineage
 from tidemill.records.batch import BatchRecord
 from tidemill.records.lease import Lease
-from tidemill.records.pins import Pins
-from tidemill.records.stream_records import Snapshot
+from tidemill.records.stream_records import Pins, Snapshot
 from tidemill.run.batch.unfinished_quarantine import RefusedWriter, pending_validation, validating_as
 from tidemill.run.batch.validation_rules import ValidationRules, rules_of, validation_confs
 from tidemill.run.batch.writer import BatchWriter, Ingest
@@ -44,10 +43,8 @@ from tidemill.run.spark import classic
 from tidemill.run.spark.engine import Engine, record_jvm, session_of
 from tidemill.run.tables import new_readers, rewound
 from tidemill.run.tables.guard import check_edges
-from tidemill.run.tables.pinned_versions import current_versions
-from tidemill.run.tables.planned_files import check_planned_files
-from tidemill.run.tables.read_commits import with_read_commits
-from tidemill.run.tables.unread_files import check_unread_files
+from tidemill.run.tables.missing_files import check_planned_files, check_unread_files
+from tidemill.run.tables.versions import current_versions, with_read_commits
 from tidemill.target.target import Target
 from tidemill.text.plurals import pluralize
 

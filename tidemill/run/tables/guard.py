@@ -12,7 +12,7 @@ from tidemill.checkpoint import Tail
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import UpstreamChangeError
-from tidemill.run.tables.restores import restores_in
+from tidemill.run.tables.rewound import restores_in
 from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.lake import Lake

@@ -1,8 +1,9 @@
-"""`tidemill demo generate`: ad events as files or in Kafka."""
+"""`tidemill demo generate`: ad events as files or in Kafka. `tidemill demo broker`: a Kafka broker for development."""
 
 import importlib
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -115,3 +116,30 @@ def _show(amounts: "Amounts", destination: str) -> None:
     console.print(f"{pluralize(amounts.records, 'record')} in {destination}", markup=False)
     console.print(table)
     console.print(f"Continue with --start {amounts.next_start}.")
+
+
+def broker(*, as_json: AsJson = False) -> None:
+    """Start a Kafka broker on this machine for development, and stay until Ctrl-C. Its topics end with it.
+
+    Exit status: 0 after Ctrl-C, 1 if the broker does not start or ends by itself.
+    """
+    from tidemill.engines.dev.broker import Broker
+
+    with suppress(KeyboardInterrupt), Broker() as running:
+        if as_json:
+            print_json(bootstrap=running.bootstrap)
+            sys.stdout.flush()  # a program reads the address while the broker runs
+        else:
+            _show_broker(running.bootstrap)
+        running.wait()
+
+
+def _show_broker(bootstrap: str) -> None:
+    output_console().print(
+        f"A Kafka broker listens on [bold]{bootstrap}[/] (this machine only, no credentials). Ctrl-C stops it; "
+        "its topics end with it.\n\n"
+        "In another terminal, with a lake for this broker alone:\n"
+        f"  tidemill demo generate --kafka {bootstrap}\n"
+        f"  tidemill run ads --kafka {bootstrap} --lake .tidemill/broker-lake",
+        soft_wrap=True,
+    )

@@ -1,4 +1,4 @@
-"""The newest commit of a table that a reader has read, known by its content.
+"""The versions of the tables that a run reads: they exist, static ones are pinned, and what was read is unchanged.
 
 A table that was restored from a backup and written again has the same id, and its versions have the same numbers and
 other rows. The offset of a reader does not show it: the rows of the versions that it counts as read would be lost.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.registry import connector_of
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.errors import DataLossError
+from tidemill.errors import DataLossError, TerminalError
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import Tail
@@ -71,3 +71,29 @@ def _tables(stream: "Stream", lake: "Lake") -> "Iterator[tuple[str, TableRef]]":
         table = connector_of(source).table(source, lake)
         if table is not None and source.streaming:
             yield name, table
+
+
+def current_versions(stream: "Stream", lake: "Lake") -> dict[str, int]:
+    """Return the newest Delta version of each static reading of a stream.
+
+    Raises:
+        TerminalError: A table that is read does not exist yet.
+    """
+    versions = {}
+    for name, source in stream.sources.items():
+        table = connector_of(source).table(source, lake)
+        if table is None:
+            continue
+        version = table.log.latest_version()
+        if version is None:
+            raise TerminalError(
+                f"it reads {source.describe()}, and that table does not exist yet.",
+                stream=stream.name,
+                fix=f"tidemill run +{stream.name}"
+                if source.upstream is not None
+                else "correct the path, or create the table.",
+                code="upstream-table-missing",
+            )
+        if not source.streaming:
+            versions[name] = version
+    return versions

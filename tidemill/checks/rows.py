@@ -1,20 +1,51 @@
-"""The check `quarantine`: the share of a feed's records that its rules refuse."""
+"""The checks of counted rows: `late_rows`, `quarantine`, and one per expectation."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidemill.checks.measures import total
 from tidemill.checks.origins import origin_text
-from tidemill.checks.result import CheckResult
+from tidemill.checks.result import CheckResult, total
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.storage.dataset import dataset_of
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.checks.context import CheckContext
+    from tidemill.definitions.expectations import Expect
     from tidemill.records.batch import BatchRecord
 
-NAME = "quarantine"
+
+def late_rows(context: "CheckContext") -> CheckResult:
+    """Return whether the share of late input in the newest run is under the declared bound."""
+    lines = context.lines
+    late = [line.late for line in lines if line.late is not None]
+    count, read = sum(part.count for part in late), total(lines, "rows_read")
+    unit = next((part.unit for part in late if part.count), "rows")
+    share = count / read if read else 0.0
+    bound = context.bounds.late_share
+    passed = bound is None or share <= bound
+    noun = f"late {unit.removesuffix('s')}"
+    summary = f"{pluralize(count, noun)} of {read or 0:,} read in the newest run."
+    if not passed:
+        summary += (
+            f" The bound is {bound:.4g}. Raise the delay of the watermark, which keeps more state; or find out "
+            "why the events arrive late."
+        )
+    return CheckResult(
+        name="late_rows",
+        passed=passed,
+        severity="warn",
+        summary=summary,
+        numbers={
+            "late": count,
+            "late_unit": unit,
+            "rows_read": read,
+            "late_share": round(share, 6),
+            "late_share_bound": bound,
+        },
+    )
+
+
 _SAMPLE = 1000
 _ENOUGH = 20
 _BATCHES = 50
@@ -39,7 +70,7 @@ def quarantine(context: "CheckContext") -> CheckResult:
             f"them, and replay the records: tidemill quarantine replay {context.stream.name}."
         )
     return CheckResult(
-        name=NAME,
+        name="quarantine",
         passed=passed,
         summary=summary,
         numbers={
@@ -88,3 +119,44 @@ def _reason(context: "CheckContext", lines: "tuple[BatchRecord, ...]") -> str:
     rule = rules.most_common(1)[0][0]
     example = next(record["origin"] for record in records if rule in record["violated"])
     return f"Most of them violate {rule!r}, such as a record of {origin_text(example)} (table {path.name}). "
+
+
+def expectation(context: "CheckContext", rule: "Expect") -> CheckResult:
+    """Return whether rows of the newest run violate a rule, or whether the rule has stopped a run."""
+    violations = sum(line.violations.get(rule.name, 0) for line in context.lines)
+    reason = _stopped(context, rule)
+    if reason is not None:
+        summary = reason
+    elif not context.lines:
+        summary = "No row has been checked yet."
+    elif violations:
+        summary = (
+            f"{pluralize(violations, 'violation')} of {rule.condition} in the newest run ({consequence(rule)}). "
+            "Correct the input or the function."
+        )
+    else:
+        summary = "No violation in the newest run."
+    return CheckResult(
+        name=rule.name,
+        passed=reason is None and violations == 0,
+        severity="error" if rule.on_violation == "fail" else "warn",
+        summary=summary,
+        numbers={"violations": violations, "condition": rule.condition},
+    )
+
+
+def consequence(rule: "Expect") -> str:
+    """Return what happens to a row that violates a rule."""
+    return {
+        "warn": "such rows are kept",
+        "drop": "such rows are left out",
+        "fail": "such a row stops the run",
+    }[rule.on_violation]
+
+
+def _stopped(context: "CheckContext", rule: "Expect") -> str | None:
+    """Return the error of the run that a rule stopped; its row never reached the table, so nothing was counted."""
+    if context.result is not None and context.result.error is not None:
+        return str(context.result.error) if context.result.error.rule == rule.name else None
+    last_run = None if context.snapshot.manifest is None else context.snapshot.manifest.last_run
+    return last_run.error if last_run is not None and last_run.rule == rule.name else None
