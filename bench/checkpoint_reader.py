@@ -78,7 +78,7 @@ def milliseconds(call: str, checkpoint: Path) -> tuple[float, float]:
         "from tidemill.checkpoint import inspect\n"
         "from tidemill.checkpoint.document import inspect_document\n"
         "from tidemill.checkpoint.verify import verify\n"
-        "from tidemill.connectors.positions import recognize\n"
+        "from tidemill.connectors.registry import recognize\n"
         "from tidemill.checkpoint.verify.document import verify_document\n"
         "wall, cpu = time.perf_counter(), time.process_time()\n"
         f"json.dumps({call})\n"
@@ -94,7 +94,7 @@ def peak_megabytes(checkpoint: Path) -> tuple[float, float]:
     """Return the wall seconds and the peak resident memory of a full verification."""
     code = (
         "import resource, sys; from tidemill.checkpoint.verify import verify; "
-        "from tidemill.connectors.positions import recognize; "
+        "from tidemill.connectors.registry import recognize; "
         "assert verify(sys.argv[1], level='full', recognize=recognize).sound; "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

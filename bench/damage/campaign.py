@@ -24,7 +24,7 @@ from rich.progress import track
 from bench.damage import environments
 from bench.damage.damages import Damage, damages
 from tidemill.checkpoint.verify import verify
-from tidemill.connectors.positions import recognize
+from tidemill.connectors.registry import recognize
 from tidemill.engines.dev.broker import Broker
 
 HERE = Path(__file__).parent

@@ -26,7 +26,7 @@ import typer
 
 from bench.kills.worlds import ROOT, WORLDS, World
 from tidemill.checkpoint.verify import verify
-from tidemill.connectors.positions import recognize
+from tidemill.connectors.registry import recognize
 from tidemill.records.stream_records import StreamRecords
 
 TIDEMILL = Path(sys.executable).with_name("tidemill")

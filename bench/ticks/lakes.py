@@ -14,7 +14,7 @@ from uuid import uuid4
 from deltalake import DeltaTable
 
 from tidemill import DeltaAppend, DeltaSource, Feed, Pipeline, Raw
-from tidemill.connectors.binding import binding_of
+from tidemill.connectors.registry import binding_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.stream import Stream
 from tidemill.records.batch import BatchRecord

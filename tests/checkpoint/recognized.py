@@ -4,7 +4,7 @@ from functools import partial
 
 from tidemill import checkpoint
 from tidemill.checkpoint import verify as verification
-from tidemill.connectors.positions import recognize
+from tidemill.connectors.registry import recognize
 
 inspect = partial(checkpoint.inspect, recognize=recognize)
 verify = partial(verification.verify, recognize=recognize)

@@ -30,8 +30,8 @@ from tidemill.checkpoint.verify.document import verify_document
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.kafka.position import TopicPosition
-from tidemill.connectors.positions import recognize
 from tidemill.connectors.rate.position import RowPosition
+from tidemill.connectors.registry import recognize
 
 CASES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "campaign" else 200
 FILES_OF_A_CHECKPOINT = [

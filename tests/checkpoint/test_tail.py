@@ -23,8 +23,8 @@ from tidemill.checkpoint import (
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.kafka.position import TopicPosition
-from tidemill.connectors.positions import recognize
 from tidemill.connectors.rate.position import RowPosition
+from tidemill.connectors.registry import recognize
 
 
 def test_a_new_folder_with_metadata_alone_begins(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from tests.checkpoint import handmade
 from tidemill.checkpoint import file_source_paths, read_offset, read_tail
 from tidemill.checkpoint.verify import verify
 from tidemill.checkpoint.write import CheckpointWriter
-from tidemill.connectors.positions import recognize
+from tidemill.connectors.registry import recognize
 
 OTHER_ID = "11111111-2222-3333-4444-555555555555"
 

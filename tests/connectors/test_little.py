@@ -3,8 +3,7 @@
 import pytest
 
 from tidemill import DeltaAppend, FileSource, Pipeline
-from tidemill.connectors.amount import is_little
-from tidemill.connectors.backlog import Backlog
+from tidemill.connectors.backlog import Backlog, is_little
 from tidemill.connectors.kafka.backlog import UnreadMessages
 from tidemill.storage.lake import Lake
 from tidemill.target.target import KafkaCluster

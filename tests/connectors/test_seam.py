@@ -9,12 +9,18 @@ import pytest
 import tidemill
 from tidemill import DeltaSource, Feed, FileSource, KafkaSource, Raw
 from tidemill.checkpoint import SourceOffset
+from tidemill.connectors.answers import Period
 from tidemill.connectors.connector import Connector, Reading
-from tidemill.connectors.positions import recognize, recognizer
 from tidemill.connectors.rate.source import RateSource
-from tidemill.connectors.registry import connector_of, connector_of_kind, kinds, resolved
+from tidemill.connectors.registry import (
+    connector_of,
+    connector_of_kind,
+    kinds,
+    recognize,
+    recognizer,
+    resolved,
+)
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.connectors.span import Period
 from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.storage.lake import Lake

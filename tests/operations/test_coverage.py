@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.orchestration.shop import ORDERS, Shop
 from tests.raising import raises
-from tidemill.cli.change.backfill import status_app as app
+from tidemill.cli.change.backfill import app
 from tidemill.errors import ConfigurationError
 from tidemill.operations.replay.coverage import Span, coverage, covered
 from tidemill.records.operation import new_operation

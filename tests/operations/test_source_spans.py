@@ -10,11 +10,11 @@ import pytest
 from tests.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Feed, Pipeline, Raw
 from tidemill.checkpoint import SourceFile, SourceOffset
+from tidemill.connectors.answers import Period
 from tidemill.connectors.delta.span import table_span
 from tidemill.connectors.files.backlog import file_address
 from tidemill.connectors.files.span import files_span
 from tidemill.connectors.kafka.span import messages_span
-from tidemill.connectors.span import Period
 from tidemill.operations.replay.backfill_range import BackfillRange
 from tidemill.operations.replay.lookback import Lookback, lookback_of, period_around
 from tidemill.text.durations import format_duration, parse_duration

@@ -21,7 +21,7 @@ from tidemill import (
     Pipeline,
     QueryOptions,
 )
-from tidemill.connectors.external import ExternalData
+from tidemill.connectors.answers import ExternalData
 from tidemill.definitions.code_version import code_version
 from tidemill.orchestration.assets.assets import streaming_assets, streaming_resources
 from tidemill.orchestration.assets.translator import (

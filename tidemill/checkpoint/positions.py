@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from tidemill.checkpoint.format.source_offset import SourceOffset
 
@@ -33,10 +33,13 @@ class SourceFolder:
 class Position:
     """The position up to which a source is read. This base knows nothing about it."""
 
-    @property
-    def kind(self) -> str:
-        """The kind of source that wrote it."""
-        return "unknown"
+    kind: str = "unknown"
+    """The kind of source that wrote it."""
+
+    @classmethod
+    def of(cls, offset: SourceOffset | None) -> Self | None:  # noqa: ARG003 - the base recognizes none
+        """Return the position in an offset; None where a source of this kind did not write it."""
+        return None
 
     def describe(self) -> str:
         """Return a description for people; empty where only the offset itself says it."""
@@ -46,9 +49,8 @@ class Position:
         """Return a short description; empty where the offset itself is short."""
         return ""
 
-    def went_back(self, before: "Position") -> str:
+    def went_back(self, before: "Position") -> str:  # noqa: ARG002 - likewise
         """Describe how far it is behind an earlier position; empty if it is not, or cannot be compared."""
-        del before
         return ""
 
     def check_file(self, folder: "Folder", path: str, name: str, *, full: bool) -> None:

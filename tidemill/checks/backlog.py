@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tidemill.checks.result import CheckResult, time_of
+from tidemill.connectors.answers import Expiry
 from tidemill.connectors.connector import Reading
-from tidemill.connectors.expiry import Expiry
 from tidemill.connectors.registry import resolved
 from tidemill.definitions.bounds import ONE_DAY, length
 from tidemill.errors import CheckpointError, TidemillError

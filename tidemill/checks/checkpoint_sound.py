@@ -6,7 +6,7 @@ from tidemill.checkpoint.format.hadoop_checksum import matches, sidecar
 from tidemill.checkpoint.format.logs import has_checkpoint, open_checkpoint
 from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, Finding, verify
 from tidemill.checks.result import CheckResult
-from tidemill.connectors.positions import recognizer
+from tidemill.connectors.registry import recognizer
 from tidemill.definitions.options import pinned_differences
 from tidemill.errors import TidemillError
 from tidemill.run.decide.preconditions import check_records

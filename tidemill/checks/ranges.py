@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from tidemill.checkpoint import CheckpointFormatError, SourceOffset, read_offset
 from tidemill.connectors.connector import Connector, Reading
 from tidemill.connectors.delta.position import DeltaPosition
-from tidemill.connectors.positions import recognize
-from tidemill.connectors.registry import resolved
+from tidemill.connectors.registry import recognize, resolved
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.records.ledger_line import plain_offsets
-from tidemill.run.tables.rewound import restores_in
+from tidemill.run.tables.guard import restores_in
 
 if TYPE_CHECKING:
     from tidemill.checks.context import CheckContext

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from tidemill.checkpoint import SourceOffset
 from tidemill.checkpoint.positions import Position
+from tidemill.connectors.answers import (
+    SOURCE,
+    Continuation,
+    Expiry,
+    ExternalData,
+    Offsets,
+    Period,
+    SourceSpan,
+    Start,
+)
 from tidemill.connectors.backlog import Backlog
-from tidemill.connectors.expiry import Expiry
-from tidemill.connectors.external import SOURCE, ExternalData
 from tidemill.connectors.external_keys import other_key
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.connectors.span import Offsets, Period, SourceSpan
-from tidemill.connectors.start import Continuation, Start
 from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.text.durations import interval
@@ -76,10 +82,12 @@ class Connector(ABC, Generic[AnySource]):
 
     Attributes:
         kind: The name of the kind, as `Source.kind` and the manifest have it.
+        position: What it makes of an offset.
         has_gaps: Whether a range of its offsets may have fewer rows than offsets.
     """
 
     kind: ClassVar[str]
+    position: ClassVar[type[Position]] = Position
     has_gaps: ClassVar[bool] = False
 
     @abstractmethod
@@ -106,13 +114,11 @@ class Connector(ABC, Generic[AnySource]):
         Raises:
             ConfigurationError: The target does not bind it.
         """
-        del target
         return source
 
     def parse(self, offset: SourceOffset) -> Position | None:
         """Return the position in an offset; None where a source of this kind did not write it, or nobody knows."""
-        del offset
-        return None
+        return self.position.of(offset)
 
     def binding(self, source: AnySource, target: "Target") -> Binding | None:
         """Return the identity of what a source reads, whose `kind` is that of the source; None where it has none.
@@ -121,7 +127,6 @@ class Connector(ABC, Generic[AnySource]):
             TransientError: The source cannot be reached now.
             TerminalError: It refuses this user, or is missing.
         """
-        del source, target
         return None
 
     def describe_binding(self, binding: Binding) -> str:
@@ -130,7 +135,6 @@ class Connector(ABC, Generic[AnySource]):
 
     def difference(self, source: AnySource, recorded: Binding, now: Binding) -> str | None:
         """Return how a binding differs from the recorded one, as half a sentence; None where it is the same."""
-        del source
         return None if recorded == now else self.changed(recorded, now)
 
     def changed(self, recorded: Binding, now: Binding) -> str:
@@ -139,7 +143,6 @@ class Connector(ABC, Generic[AnySource]):
 
     def table(self, source: AnySource, lake: "Lake") -> "TableRef | None":
         """Return the folder of the Delta table that a source reads; None for other sources."""
-        del source, lake
         return None
 
     def backlog(self, source: AnySource, reading: Reading) -> Backlog:
@@ -150,7 +153,6 @@ class Connector(ABC, Generic[AnySource]):
             TerminalError: There is no such folder, topic or table, or this user may not read it.
             DataLossError: It no longer has the data that comes next.
         """
-        del reading
         return Backlog(1, "unknown", f"{source.describe()} has no backlog without Spark")
 
     def missing_from_batch(
@@ -163,12 +165,10 @@ class Connector(ABC, Generic[AnySource]):
             planned: The position up to which the batch reads.
             now: The binding of this run; that of the record may be an earlier one.
         """
-        del source, reading, planned, now
         return ()
 
     def readdressed(self, recorded: Binding, now: Binding) -> Callable[[str], str] | None:
         """Return the address now of a file in the source's own log; None where the files have not moved."""
-        del recorded, now
         return None
 
     def expiry(self, source: AnySource, reading: Reading) -> Expiry | None:
@@ -177,12 +177,10 @@ class Connector(ABC, Generic[AnySource]):
         Raises:
             TransientError: The source cannot be reached now.
         """
-        del source, reading
         return None
 
     def rows(self, source: AnySource, reading: Reading, end: SourceOffset) -> int | None:
         """Return the number of rows from the position of a reading to an end; None where it is unknown."""
-        del source, reading, end
         return None
 
     def span(self, source: AnySource, reading: Reading, period: Period) -> SourceSpan | None:
@@ -195,12 +193,10 @@ class Connector(ABC, Generic[AnySource]):
         Raises:
             TransientError: The source cannot be reached now.
         """
-        del source, reading, period
         return None
 
     def span_read(self, reading: Reading) -> SourceSpan:
         """Return all that a checkpoint has read of a source."""
-        del reading
         return SourceSpan(reads="all")
 
     def missing(self, source: AnySource, reading: Reading) -> tuple[str, ...]:
@@ -209,7 +205,6 @@ class Connector(ABC, Generic[AnySource]):
         Raises:
             TransientError: The source cannot be reached now.
         """
-        del source, reading
         return ()
 
     def first_offsets(self, source: AnySource, target: "Target") -> Offsets:
@@ -218,7 +213,6 @@ class Connector(ABC, Generic[AnySource]):
         Raises:
             TransientError: The source cannot be reached now.
         """
-        del source, target
         return {}
 
     def now(self, source: AnySource, reading: Reading) -> Start:
@@ -228,7 +222,6 @@ class Connector(ABC, Generic[AnySource]):
             TransientError: The source cannot be reached now.
             TerminalError: It does not exist, or has no end that could be known.
         """
-        del reading
         raise TerminalError(
             f"the end of {source.describe()} is not known.",
             fix="read it from its beginning: --from earliest.",
@@ -245,7 +238,6 @@ class Connector(ABC, Generic[AnySource]):
         Raises:
             TerminalError: It has no such offsets.
         """
-        del wanted
         raise TerminalError(
             f"its source {reading.name!r} is of the kind {self.kind!r}, which has no such offsets.",
             fix="give offsets by topic and partition, or a version of a table; or --from now.",
@@ -258,17 +250,14 @@ class Connector(ABC, Generic[AnySource]):
         Raises:
             TerminalError: A new checkpoint cannot have its position.
         """
-        del reading
         return Start(offset=raw)
 
     def fits(self, source: AnySource, reading: Reading) -> bool:
         """Return whether a source is what an adopted checkpoint has read."""
-        del source, reading
         return False
 
     def has_read(self, reading: Reading) -> str:
         """Return what an adopted checkpoint has read of a source, for people; empty where it is of another kind."""
-        del reading
         return ""
 
     def continuation(
@@ -284,12 +273,10 @@ class Connector(ABC, Generic[AnySource]):
         Raises:
             TerminalError: The new binding does not have the position.
         """
-        del source, reading, now, from_beginning
         return None
 
     def may_have_gaps(self, source: AnySource, target: "Target") -> bool:
         """Return whether a source has offsets without a row now, such as those of compacted messages."""
-        del source, target
         return self.has_gaps
 
     def external(self, source: AnySource, target: "Target | None") -> Iterator[ExternalData]:
@@ -298,7 +285,6 @@ class Connector(ABC, Generic[AnySource]):
         Args:
             target: The target; None where it is left open.
         """
-        del target
         description = source.describe()
         yield ExternalData(
             path=other_key(description), description=description, metadata={SOURCE: description}

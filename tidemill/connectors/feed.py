@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
+from tidemill.connectors.answers import ExternalData
 from tidemill.connectors.connector import Connector, SourceContext
-from tidemill.connectors.external import ExternalData
 from tidemill.connectors.files.connector import limited
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.formats.format import CORRUPT, Format
@@ -91,7 +91,6 @@ class Feed(Source):
         Raises:
             DefinitionError: Always, with the alternative.
         """
-        del delay
         raise DefinitionError(
             f"{self.describe()}: a feed has no watermark on {column!r}, because its quarantine needs a "
             "stateless stream. Ingest the feed into one stream and put the watermark where another reads it.",
@@ -221,7 +220,6 @@ class FeedTopic(KafkaSource):
 
     def cluster_in(self, target: "Target") -> KafkaCluster:
         """Return the cluster of the binding."""
-        del target
         return self.of_cluster
 
     def describe(self) -> str:

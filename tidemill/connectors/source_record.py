@@ -12,7 +12,7 @@ class SourceRecord:
     """What is recorded about one source of a generation.
 
     Attributes:
-        binding: What the source is bound to (connectors/binding.py); None where the next run binds it.
+        binding: What the source is bound to (`Connector.binding`); None where the next run binds it.
         kind: The kind of source that wrote its offsets; None before its first run.
         stopped_at: The offset at which the stream stopped reading it, as in the offset log; None while the
             definition has the source, and where nothing of it was read.

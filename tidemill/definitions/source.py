@@ -96,28 +96,15 @@ class Source(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamTable(Source):
-    """The table of another stream, without its bookkeeping columns.
-
-    A stream creates it: the stream itself stands for its new rows, `.changes()` for its change data feed, `.static()`
-    for a snapshot.
+class TableSource(Source):
+    """A Delta table that is read in one of three ways.
 
     Attributes:
-        stream: The stream that writes the table.
-        mode: `append`, `changes` or `static`.
-        is_merge: Whether a merge writes the table, which then has tombstones.
-        max_files_per_batch: The most files per micro-batch; set through `limited`.
-        max_bytes_per_batch: About the most bytes of files per micro-batch, in addition; likewise.
-        definition: The stream itself, which may belong to another pipeline; None where only its name is known.
+        mode: `append` reads new rows, `changes` the change data feed, `static` a snapshot.
     """
 
     kind = "delta"
-    stream: "StreamName"
-    mode: ReadingMode
-    is_merge: bool
-    max_files_per_batch: int = MAX_FILES_PER_BATCH
-    max_bytes_per_batch: int | None = None
-    definition: object = field(default=None, repr=False, compare=False)
+    mode: ReadingMode = "append"
 
     @property
     def streaming(self) -> bool:
@@ -128,6 +115,28 @@ class StreamTable(Source):
     def reads_changes(self) -> bool:
         """Whether the change data feed is read."""
         return self.mode == "changes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamTable(TableSource):
+    """The table of another stream, without its bookkeeping columns.
+
+    A stream creates it: the stream itself stands for its new rows, `.changes()` for its change data feed, `.static()`
+    for a snapshot.
+
+    Attributes:
+        stream: The stream that writes the table.
+        is_merge: Whether a merge writes the table, which then has tombstones.
+        max_files_per_batch: The most files per micro-batch; set through `limited`.
+        max_bytes_per_batch: About the most bytes of files per micro-batch, in addition; likewise.
+        definition: The stream itself, which may belong to another pipeline; None where only its name is known.
+    """
+
+    stream: "StreamName"
+    is_merge: bool
+    max_files_per_batch: int = MAX_FILES_PER_BATCH
+    max_bytes_per_batch: int | None = None
+    definition: object = field(default=None, repr=False, compare=False)
 
     @property
     def upstream(self) -> "StreamName":

@@ -1,6 +1,6 @@
 """Dagster definitions of pipelines; the only room that imports Dagster."""
 
-from tidemill.connectors.external import ExternalData
+from tidemill.connectors.answers import ExternalData
 from tidemill.orchestration.assets.assets import (
     StreamsResource,
     pipeline_job,

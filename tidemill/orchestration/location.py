@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster import AssetKey, AssetsDefinition, AssetSpec, Definitions
 
-from tidemill.connectors.external import ExternalData
+from tidemill.connectors.answers import ExternalData
 from tidemill.errors import DefinitionError
 from tidemill.orchestration.assets.assets import streaming_assets
 from tidemill.orchestration.assets.translator import STREAM, StreamData, StreamTranslator

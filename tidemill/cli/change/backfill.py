@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidemill.operations import Coverage
     from tidemill.records.operation import Operation
 
-status_app = typer.Typer(add_completion=False)
+_status = typer.Typer(add_completion=False)
 
 _COLUMNS = (
     Column("Stream", "stream", whole=True),
@@ -28,7 +28,7 @@ _COLUMNS = (
 )
 
 
-@status_app.command()
+@_status.command()
 @target_flags
 def status(flags: StreamFlags) -> None:
     """Show which ranges of tables were computed by which operation and code, without starting Spark.
@@ -95,7 +95,7 @@ class _WithStatus(TyperCommand):
         """Return a subcommand; None where there is none of that name."""
         if name not in self.list_commands(ctx):
             return None
-        command = typer.main.get_command(status_app)
+        command = typer.main.get_command(_status)
         command.name = name
         return command
 

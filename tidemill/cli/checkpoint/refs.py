@@ -44,7 +44,7 @@ class CheckpointRef:
     @property
     def recognize(self) -> "Recognizer":
         """What returns the position in an offset: the kinds that the lake records, or else whichever knows it."""
-        from tidemill.connectors.positions import recognizer
+        from tidemill.connectors.registry import recognizer
         from tidemill.records.stream_records import StreamRecords
 
         if self.target is None or self.stream is None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import SourceOffset
+from tidemill.connectors.answers import SOURCE, Expiry, ExternalData, Period, SourceSpan, Start
 from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.connector import Connector, Reading, SourceContext
 from tidemill.connectors.delta.backlog import TableReading, waiting_versions
@@ -13,11 +14,7 @@ from tidemill.connectors.delta.retention import table_expiry
 from tidemill.connectors.delta.rows import rows_of_versions, whole_versions
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.delta.span import table_span
-from tidemill.connectors.expiry import Expiry
-from tidemill.connectors.external import SOURCE, ExternalData
 from tidemill.connectors.external_keys import folder_key
-from tidemill.connectors.span import Period, SourceSpan
-from tidemill.connectors.start import Start
 from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, StreamTable
 from tidemill.errors import TerminalError
@@ -40,6 +37,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
     """Delta tables (Delta docs, "Table streaming reads and writes")."""
 
     kind = "delta"
+    position = DeltaPosition
 
     def table(self, source: DeltaSource | StreamTable, lake: "Lake") -> TableRef:
         """Return the table's folder."""
@@ -139,7 +137,6 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
 
     def external(self, source: DeltaSource | StreamTable, target: "Target | None") -> Iterator[ExternalData]:
         """Yield a table that no stream writes."""
-        del target
         if isinstance(source, DeltaSource):
             yield ExternalData(
                 path=folder_key("delta", source.path),
@@ -147,10 +144,6 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
                 description=f"Delta table {source.path}.",
                 metadata={SOURCE: source.path},
             )
-
-    def parse(self, offset: SourceOffset) -> DeltaPosition | None:
-        """Return the position in an offset; None where it is of another kind."""
-        return DeltaPosition.of(offset)
 
     def load(self, source: DeltaSource | StreamTable, context: SourceContext, name: str) -> "DataFrame":
         """Return the rows of a table; only new ones where it streams."""

@@ -20,6 +20,7 @@ class DeltaPosition(Position):
         is_starting: True if the version is read as the snapshot that a new stream starts from.
     """
 
+    kind = "delta"
     reservoir_id: str
     version: int
     index: int
@@ -41,11 +42,6 @@ class DeltaPosition(Position):
         if not is_long(version) or not is_long(index) or not isinstance(starting, bool):
             return None
         return cls(str(value["reservoirId"]), version, index, starting)
-
-    @property
-    def kind(self) -> str:
-        """The kind of source."""
-        return "delta"
 
     def describe(self) -> str:
         """Return the version, and the file where a part of it is read."""

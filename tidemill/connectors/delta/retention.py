@@ -7,8 +7,8 @@ has replaced, once they are older than `delta.deletedFileRetentionDuration`.
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
+from tidemill.connectors.answers import Expiry, milliseconds
 from tidemill.connectors.delta.position import DeltaPosition
-from tidemill.connectors.expiry import Expiry, milliseconds
 from tidemill.errors import DefinitionError
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.durations import parse_duration

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemill.connectors.known_options import DELTA_OPTIONS, known_options
-from tidemill.definitions.source import MAX_FILES_PER_BATCH, ReadingMode, Source, positive
+from tidemill.definitions.source import MAX_FILES_PER_BATCH, TableSource, positive
 from tidemill.errors import DefinitionError
 from tidemill.storage.local_store import scheme_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeltaSource(Source):
+class DeltaSource(TableSource):
     """A Delta table by its path, such as one that another system writes.
 
     Attributes:
@@ -21,9 +21,7 @@ class DeltaSource(Source):
         options: Further options of Delta's streaming source.
     """
 
-    kind = "delta"
     path: str
-    mode: ReadingMode = "append"
     max_files_per_batch: int = MAX_FILES_PER_BATCH
     max_bytes_per_batch: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
@@ -40,16 +38,6 @@ class DeltaSource(Source):
         positive(self.max_files_per_batch, what=f"DeltaSource {self.path!r}: max_files_per_batch")
         positive(self.max_bytes_per_batch, what=f"DeltaSource {self.path!r}: max_bytes_per_batch")
         known_options(self.options, DELTA_OPTIONS, what=f"DeltaSource {self.path!r}")
-
-    @property
-    def streaming(self) -> bool:
-        """Whether new data in it triggers the stream; a snapshot does not."""
-        return self.mode != "static"
-
-    @property
-    def reads_changes(self) -> bool:
-        """Whether the change data feed is read."""
-        return self.mode == "changes"
 
     def static(self) -> "DeltaSource":
         """Return a snapshot of the table, pinned for the run."""

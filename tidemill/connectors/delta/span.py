@@ -7,9 +7,9 @@ read, as of the version up to which the stream has read.
 
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.answers import Period, SourceSpan
 from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.connectors.delta.source import DeltaSource
-from tidemill.connectors.span import Period, SourceSpan
 from tidemill.definitions.source import StreamTable
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit, by_kind

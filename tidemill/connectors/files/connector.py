@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import SourceFile, SourceOffset
+from tidemill.connectors.answers import SOURCE, Continuation, ExternalData, Period, SourceSpan, Start
 from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.connector import Binding, Connector, Reading, SourceContext
-from tidemill.connectors.external import SOURCE, ExternalData
 from tidemill.connectors.external_keys import folder_key
 from tidemill.connectors.files.backlog import (
     Relocation,
@@ -23,8 +23,6 @@ from tidemill.connectors.files.backlog import (
 from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.files.span import files_span, missing_files
-from tidemill.connectors.span import Period, SourceSpan
-from tidemill.connectors.start import Continuation, Start
 from tidemill.errors import TerminalError
 from tidemill.text.plurals import pluralize
 
@@ -43,6 +41,7 @@ class FileConnector(Connector[FileSource]):
     """Folders of files (Spark guide, "Input Sources", file source)."""
 
     kind = "file"
+    position = FilePosition
 
     def binding(self, source: FileSource, target: "Target") -> Binding:
         """Return the folder."""
@@ -54,7 +53,6 @@ class FileConnector(Connector[FileSource]):
 
     def difference(self, source: FileSource, recorded: Binding, now: Binding) -> str | None:
         """Return that the folder is another one; None where it is the same, or has moved with the lake."""
-        del source
         same = recorded["path"] == now["path"] or has_moved(recorded, now)
         return None if same else self.changed(recorded, now)
 
@@ -107,7 +105,6 @@ class FileConnector(Connector[FileSource]):
 
     def now(self, source: FileSource, reading: Reading) -> Start:
         """Return that all files of the folder count as read."""
-        del reading
         files = tuple(
             SourceFile(file_address(path), os.stat(path).st_mtime_ns // 1_000_000, 0)  # noqa: PTH116 - many files
             for path in sorted(listed_files(source.path, source.options))
@@ -117,7 +114,6 @@ class FileConnector(Connector[FileSource]):
 
     def start_where_it_is(self, reading: Reading, raw: str) -> Start:
         """Refuse: the files that are read have no offsets."""
-        del raw
         raise TerminalError(
             f"its source {reading.name!r} is a folder, whose files have no offsets.",
             fix="give --from now.",
@@ -165,17 +161,12 @@ class FileConnector(Connector[FileSource]):
 
     def external(self, source: FileSource, target: "Target | None") -> Iterator[ExternalData]:
         """Yield the folder."""
-        del target
         yield ExternalData(
             path=folder_key("files", source.path),
             kind="file",
             description=f"{source.describe()}.",
             metadata={SOURCE: source.path},
         )
-
-    def parse(self, offset: SourceOffset) -> FilePosition | None:
-        """Return the position in an offset; None where it is of another kind."""
-        return FilePosition.of(offset)
 
     def load(self, source: FileSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a streaming DataFrame of the files' rows."""

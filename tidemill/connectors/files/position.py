@@ -26,6 +26,7 @@ class FilePosition(Position):
         entry: The last entry of the source's log that is read.
     """
 
+    kind = "file"
     entry: int
 
     @classmethod
@@ -35,11 +36,6 @@ class FilePosition(Position):
         if not isinstance(value, dict) or set(value) != {"logOffset"} or not is_long(value["logOffset"]):
             return None
         return cls(int(value["logOffset"]))
-
-    @property
-    def kind(self) -> str:
-        """The kind of source."""
-        return "file"
 
     def describe(self) -> str:
         """Return the entry of the log."""

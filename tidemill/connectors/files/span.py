@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidemill.checkpoint import SourceFile
+from tidemill.connectors.answers import Period, SourceSpan
 from tidemill.connectors.files.backlog import plain_path
-from tidemill.connectors.span import Period, SourceSpan
 from tidemill.definitions.source import Source
 from tidemill.text.plurals import first_few, pluralize
 

@@ -5,15 +5,21 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import SourceOffset
+from tidemill.connectors.answers import (
+    SOURCE,
+    Continuation,
+    Expiry,
+    ExternalData,
+    Offsets,
+    Period,
+    SourceSpan,
+    Start,
+)
 from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.connector import Binding, Connector, Reading, SourceContext
-from tidemill.connectors.expiry import Expiry
-from tidemill.connectors.external import SOURCE, ExternalData
 from tidemill.connectors.external_keys import pattern_key, topic_key
 from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.connectors.kafka.source import KafkaSource
-from tidemill.connectors.span import Offsets, Period, SourceSpan
-from tidemill.connectors.start import Continuation, Start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,6 +31,7 @@ class KafkaConnector(Connector[KafkaSource]):
     """Topics of a Kafka cluster."""
 
     kind = "kafka"
+    position = TopicPosition
     has_gaps = True
 
     # librdkafka is loaded only where a topic is read, hence the imports.
@@ -84,7 +91,6 @@ class KafkaConnector(Connector[KafkaSource]):
 
     def rows(self, source: KafkaSource, reading: Reading, end: SourceOffset) -> int | None:
         """Return the number of offsets; None with a new partition, whose first offset only the cluster knows."""
-        del source
         start, last = TopicPosition.of(reading.offset), TopicPosition.of(end)
         if start is None or last is None or last.by_partition.keys() - start.by_partition.keys():
             return None
@@ -158,7 +164,6 @@ class KafkaConnector(Connector[KafkaSource]):
 
     def external(self, source: KafkaSource, target: "Target | None") -> Iterator[ExternalData]:
         """Yield the topics one by one."""
-        del target
         if source.subscribe_pattern is not None:
             yield ExternalData(
                 path=pattern_key(source.cluster, source.subscribe_pattern),
@@ -173,10 +178,6 @@ class KafkaConnector(Connector[KafkaSource]):
                 description=f"Kafka topic {topic} on {source.cluster}.",
                 metadata={SOURCE: topic},
             )
-
-    def parse(self, offset: SourceOffset) -> TopicPosition | None:
-        """Return the position in an offset; None where it is of another kind."""
-        return TopicPosition.of(offset)
 
     def load(self, source: KafkaSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a streaming DataFrame of Kafka's columns (Spark's Kafka guide, "Reading Data from Kafka")."""

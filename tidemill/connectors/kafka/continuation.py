@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.checkpoint import SourceOffset
+from tidemill.connectors.answers import Continuation, Start
 from tidemill.connectors.connector import Binding, Reading
 from tidemill.connectors.kafka.backlog import offsets_now
 from tidemill.connectors.kafka.position import TopicPosition, offsets_json
 from tidemill.connectors.kafka.source import KafkaSource
-from tidemill.connectors.start import Continuation, Start
 from tidemill.errors import TerminalError
 from tidemill.text.plurals import pluralize
 

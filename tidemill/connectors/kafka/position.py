@@ -20,6 +20,7 @@ class TopicPosition(Position):
         partitions: Topic -> partition -> offset.
     """
 
+    kind = "kafka"
     partitions: Mapping[str, Mapping[int, int]]
 
     @classmethod
@@ -29,11 +30,6 @@ class TopicPosition(Position):
         if not isinstance(value, dict) or not value or not all(map(_is_topic, value.values())):
             return None
         return cls({topic: {int(p): int(at) for p, at in of.items()} for topic, of in value.items()})
-
-    @property
-    def kind(self) -> str:
-        """The kind of source."""
-        return "kafka"
 
     @property
     def by_partition(self) -> dict[tuple[str, int], int]:
@@ -61,7 +57,6 @@ class TopicPosition(Position):
 
     def check_file(self, folder: Folder, path: str, name: str, *, full: bool) -> None:
         """Check the offsets that Spark resolved at the first start."""
-        del full
         if name == "0":
             parse_object(path, initial_offset(folder, path))
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.expiry import Expiry, milliseconds
+from tidemill.connectors.answers import Expiry, milliseconds
 from tidemill.connectors.kafka.backlog import partitions_of, topics_of
 from tidemill.connectors.kafka.client import client_of
 from tidemill.connectors.kafka.source import KafkaSource

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.answers import Offsets, Period, SourceSpan
 from tidemill.connectors.connector import Reading
 from tidemill.connectors.kafka.backlog import initial_offsets, offsets_now
 from tidemill.connectors.kafka.client import client_of
 from tidemill.connectors.kafka.position import TopicPosition, offsets_json
 from tidemill.connectors.kafka.source import KafkaSource
-from tidemill.connectors.span import Offsets, Period, SourceSpan
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:

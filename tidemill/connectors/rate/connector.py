@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.connector import Connector, SourceContext
 from tidemill.connectors.rate.position import RowPosition
 from tidemill.connectors.rate.source import RateSource
@@ -15,10 +14,7 @@ class RateConnector(Connector[RateSource]):
     """Spark's source `rate-micro-batch` (Spark guide, "Input Sources")."""
 
     kind = "rate"
-
-    def parse(self, offset: SourceOffset) -> RowPosition | None:
-        """Return the position in an offset; None where it is of another kind."""
-        return RowPosition.of(offset)
+    position = RowPosition
 
     def load(self, source: RateSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a streaming DataFrame of generated rows."""

@@ -44,7 +44,6 @@ class RowPosition(Position):
 
     def check_file(self, folder: Folder, path: str, name: str, *, full: bool) -> None:
         """Check the time of the first start, which only the `rate` source keeps."""
-        del full
         if (
             self.kind == "rate"
             and name == "0"

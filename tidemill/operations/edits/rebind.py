@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint.format.offsets import Offsets
-from tidemill.connectors.binding import binding_of, describe, difference
+from tidemill.connectors.answers import Continuation
 from tidemill.connectors.connector import Binding, Reading
-from tidemill.connectors.registry import resolved
+from tidemill.connectors.registry import binding_of, describe, difference, resolved
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.connectors.start import Continuation
 from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change, StreamUnderChange, changing

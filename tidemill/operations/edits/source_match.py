@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.connector import Reading
-from tidemill.connectors.positions import recognize
-from tidemill.connectors.registry import connector_of_kind, kinds, resolved
+from tidemill.connectors.registry import connector_of_kind, kinds, recognize, resolved
 from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.run.decide.sources import streaming_sources

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidemill.checkpoint import Tail, has_checkpoint, read_tail
 from tidemill.checkpoint.verify import verify
 from tidemill.checkpoint.write import CheckpointWriter, keeps_paths
-from tidemill.connectors.positions import recognize
+from tidemill.connectors.registry import recognize
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change, began
 from tidemill.operations.core.spec import Argument, OperationSpec

@@ -15,9 +15,9 @@ from uuid import uuid4
 from tidemill.checkpoint import SourceFile
 from tidemill.checkpoint.format.source_log import LogEntry
 from tidemill.checkpoint.write import CheckpointWriter
+from tidemill.connectors.answers import Start
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.connectors.start import Start
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.operations.core.change import Change, never_run, refusal
 from tidemill.operations.core.spec import Argument, OperationSpec, flag

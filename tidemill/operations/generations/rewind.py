@@ -19,7 +19,7 @@ from tidemill.checkpoint import read_offset
 from tidemill.checkpoint.verify import verify
 from tidemill.checkpoint.write import CheckpointWriter, batches_to_copy, keeps_paths
 from tidemill.connectors.files.position import FilePosition
-from tidemill.connectors.positions import recognizer
+from tidemill.connectors.registry import recognizer
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change, began, never_run, refusal

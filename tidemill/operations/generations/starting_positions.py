@@ -3,9 +3,9 @@
 import json
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.answers import Start
 from tidemill.connectors.connector import Reading
 from tidemill.connectors.registry import resolved
-from tidemill.connectors.start import Start
 from tidemill.errors import ConfigurationError, TerminalError
 from tidemill.run.decide.sources import streaming_sources
 

@@ -32,7 +32,7 @@ from tidemill.text.plurals import pluralize
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from tidemill.connectors.span import SourceSpan
+    from tidemill.connectors.answers import SourceSpan
     from tidemill.definitions.stream import Stream
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target

@@ -19,7 +19,7 @@ from tidemill.text.names import sql_identifier
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from tidemill.connectors.span import SourceSpan
+    from tidemill.connectors.answers import SourceSpan
     from tidemill.definitions.stream import Stream
     from tidemill.operations.replay.backfill_range import BackfillRange
     from tidemill.records.stream_records import StreamRecords

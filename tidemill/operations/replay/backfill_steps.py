@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidemill.checkpoint import OffsetEntry
+    from tidemill.connectors.answers import SourceSpan
     from tidemill.connectors.source_record import Start
-    from tidemill.connectors.span import SourceSpan
     from tidemill.definitions.stream import Stream
     from tidemill.target.target import Target
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.answers import Period, SourceSpan
 from tidemill.connectors.connector import Reading
 from tidemill.connectors.registry import resolved
-from tidemill.connectors.span import Period, SourceSpan
 from tidemill.errors import TerminalError
 from tidemill.operations.replay.backfill_range import whole_because
 from tidemill.operations.replay.range_origins import check_unread

@@ -19,7 +19,7 @@ from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.kafka.position import offsets_json
 
 if TYPE_CHECKING:
-    from tidemill.connectors.span import SourceSpan
+    from tidemill.connectors.answers import SourceSpan
     from tidemill.records.stream_records import StreamRecords
 
 

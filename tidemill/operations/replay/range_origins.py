@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from deltalake import DeltaTable
 
-    from tidemill.connectors.span import SourceSpan
+    from tidemill.connectors.answers import SourceSpan
     from tidemill.definitions.stream import Stream
     from tidemill.operations.replay.backfill_range import BackfillRange
     from tidemill.target.target import Target

@@ -12,7 +12,7 @@ from tidemill.run.decide.sources import streaming_sources
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
-    from tidemill.connectors.span import SourceSpan
+    from tidemill.connectors.answers import SourceSpan
     from tidemill.definitions.stream import Stream
     from tidemill.records.stream_records import Snapshot
     from tidemill.target.target import Target

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetKey, AssetObservation
 
-from tidemill.connectors.amount import amount_of
+from tidemill.connectors.backlog import amount_of
 from tidemill.text.digest import digest
 
 if TYPE_CHECKING:

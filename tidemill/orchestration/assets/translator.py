@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dagster import AssetKey, AssetSpec, BetaWarning, CodeReferencesMetadataValue, LocalFileCodeReference
 
-from tidemill.connectors.external import ExternalData
+from tidemill.connectors.answers import ExternalData
 from tidemill.connectors.registry import connector_of
 from tidemill.definitions.code_version import code_version
 from tidemill.definitions.declaration import underlying

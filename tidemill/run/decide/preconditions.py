@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import has_checkpoint
 from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, verify
-from tidemill.connectors.positions import recognizer
+from tidemill.connectors.registry import recognizer
 from tidemill.errors import CheckpointError, TerminalError
 from tidemill.records.manifest import Manifest
 from tidemill.records.operation import unfinished_error

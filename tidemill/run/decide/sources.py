@@ -9,10 +9,8 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.binding import binding_of, difference
 from tidemill.connectors.connector import Binding
-from tidemill.connectors.positions import recognize
-from tidemill.connectors.registry import resolved
+from tidemill.connectors.registry import binding_of, difference, recognize, resolved
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError

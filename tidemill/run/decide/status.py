@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from tidemill.connectors.amount import amount_of
+from tidemill.connectors.backlog import amount_of
 from tidemill.definitions.run_when import Amount
 from tidemill.errors import CheckpointError, TidemillError
 from tidemill.records.stream_records import Snapshot, StreamRecords

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from tidemill.connectors.amount import amount_of
-from tidemill.connectors.backlog import Backlog
+from tidemill.connectors.backlog import Backlog, amount_of
 from tidemill.definitions.code_version import code_version
 from tidemill.errors import TidemillError
 from tidemill.records.stream_records import Snapshot, StreamRecords

@@ -14,7 +14,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import has_checkpoint
-from tidemill.connectors.amount import is_little
+from tidemill.connectors.backlog import is_little
 from tidemill.definitions.selection import topological_order
 from tidemill.errors import CanceledError, LeaseHeldError, LeaseLostError, TerminalError, TidemillError
 from tidemill.records.batch import BatchRecord

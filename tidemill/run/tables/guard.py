@@ -4,7 +4,8 @@ Spark reads such a table with `skipChangeCommits`, because any other reader stop
 Tidemill decides what a commit that removed rows means, so that none passes unseen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from tidemill.checkpoint import Tail
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import UpstreamChangeError
-from tidemill.run.tables.rewound import restores_in
 from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.lake import Lake
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tidemill.definitions.stream import Stream
     from tidemill.storage import delta_log
+    from tidemill.storage.delta_log import Commit
     from tidemill.text.names import StreamName
 
 
@@ -77,3 +78,33 @@ def append_readings(stream: "Stream") -> "dict[str, StreamName]":
         for name, source in stream.sources.items()
         if source.upstream is not None and source.streaming and not source.reads_changes
     }
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Restore:
+    """A commit that restored an earlier version of a table.
+
+    Attributes:
+        restored: The version that it restored.
+    """
+
+    version: int
+    restored: int
+
+    def takes_back(self, version: int) -> bool:
+        """Return whether a commit is one that was taken back, or the restore itself."""
+        return self.restored < version <= self.version
+
+
+def restores_in(commits: "Iterable[Commit]") -> list[Restore]:
+    """Return the restores of a table's log that no later one has taken back, oldest first.
+
+    Args:
+        commits: Commits of the log, oldest first.
+    """
+    kept: list[Restore] = []
+    for commit in reversed(list(commits)):
+        restored = commit_metadata(commit).get("restores")
+        if isinstance(restored, int) and not any(later.takes_back(commit.version) for later in kept):
+            kept.append(Restore(commit.version, restored))
+    return kept[::-1]

@@ -13,46 +13,13 @@ from tidemill.checkpoint import Tail, commit_batches, offset_batches, read_offse
 from tidemill.checkpoint.format.offsets import Offsets
 from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.errors import UpstreamChangeError
-from tidemill.run.tables.guard import append_readings
-from tidemill.storage.commit_metadata import commit_metadata
+from tidemill.run.tables.guard import append_readings, restores_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from tidemill.definitions.stream import Stream
-    from tidemill.storage.delta_log import Commit
     from tidemill.storage.lake import Lake
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Restore:
-    """A commit that restored an earlier version of a table.
-
-    Attributes:
-        restored: The version that it restored.
-    """
-
-    version: int
-    restored: int
-
-    def takes_back(self, version: int) -> bool:
-        """Return whether a commit is one that was taken back, or the restore itself."""
-        return self.restored < version <= self.version
-
-
-def restores_in(commits: "Iterable[Commit]") -> list[Restore]:
-    """Return the restores of a table's log that no later one has taken back, oldest first.
-
-    Args:
-        commits: Commits of the log, oldest first.
-    """
-    kept: list[Restore] = []
-    for commit in reversed(list(commits)):
-        restored = commit_metadata(commit).get("restores")
-        if isinstance(restored, int) and not any(later.takes_back(commit.version) for later in kept):
-            kept.append(Restore(commit.version, restored))
-    return kept[::-1]
 
 
 @dataclass(frozen=True, slots=True)
