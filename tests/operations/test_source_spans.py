@@ -59,8 +59,8 @@ def test_a_period_is_in_utc_where_clocks_change_as_well(span, period):
     "text", ["2 days", "1 day 12 hours", "90 minutes", "1 week", "7 milliseconds", "0 seconds"]
 )
 def test_a_length_of_time_is_written_as_it_is_read(text):
-    length = parse_duration(text, what="lookback")
-    assert parse_duration(format_duration(length), what="lookback") == length
+    length = parse_duration(text, field="lookback")
+    assert parse_duration(format_duration(length), field="lookback") == length
 
 
 def test_files_at_both_ends_are_read(tmp_path):

@@ -50,9 +50,9 @@ def test_a_wait_ends_with_its_time_and_the_stream_is_still_held(stream, tmp_path
     [("90s", 90), ("10m", 600), ("2h", 7200), ("1d", 86400), ("1 hour 30 minutes", 5400)],
 )
 def test_a_length_of_time_on_the_command_line(written, seconds):
-    assert flag_duration(written, what="--wait").total_seconds() == seconds
+    assert flag_duration(written, field="--wait").total_seconds() == seconds
 
 
 def test_a_wrong_length_of_time_is_named():
     with raises("argument-invalid", "--wait", "'3 apples'"):
-        flag_duration("3 apples", what="--wait")
+        flag_duration("3 apples", field="--wait")

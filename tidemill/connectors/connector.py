@@ -23,7 +23,7 @@ from tidemill.connectors.external_keys import other_key
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
-from tidemill.text.durations import interval
+from tidemill.text.durations import spark_interval
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,7 +106,7 @@ class Connector(ABC, Generic[AnySource]):
             rows = observed_input(rows, name)
         if source.watermark is None:
             return rows
-        return rows.withWatermark(source.watermark.column, interval(source.watermark.delay))
+        return rows.withWatermark(source.watermark.column, spark_interval(source.watermark.delay))
 
     def bound(self, source: AnySource, target: "Target") -> Source:
         """Return a source as a target binds it: a feed is a folder or a topic, any other source is itself.

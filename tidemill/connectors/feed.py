@@ -69,16 +69,16 @@ class Feed(Source):
                 f"{self.describe()}: format is {self.format!r}; use Json(...), Csv(...) or Raw()."
             )
         for rule, condition in self.rules.items():
-            valid_rule_name(rule, what=f"{self.describe()}: rules")
-            valid_condition(condition, what=f"{self.describe()}: rule {rule!r}")
+            valid_rule_name(rule, field=f"{self.describe()}: rules")
+            valid_condition(condition, field=f"{self.describe()}: rule {rule!r}")
         if UNPARSABLE in self.rules:
             raise DefinitionError(
                 f"{self.describe()}: the rule name {UNPARSABLE!r} is reserved; choose another.",
                 code="name-reserved",
             )
-        positive(self.max_records_per_batch, what=f"{self.describe()}: max_records_per_batch")
-        positive(self.max_files_per_batch, what=f"{self.describe()}: max_files_per_batch")
-        positive(self.max_bytes_per_batch, what=f"{self.describe()}: max_bytes_per_batch")
+        positive(self.max_records_per_batch, field=f"{self.describe()}: max_records_per_batch")
+        positive(self.max_files_per_batch, field=f"{self.describe()}: max_files_per_batch")
+        positive(self.max_bytes_per_batch, field=f"{self.describe()}: max_bytes_per_batch")
 
     @property
     def feed_name(self) -> str:

@@ -61,13 +61,13 @@ _LIMITS = {
 """Options that are arguments of our sources, each with the argument."""
 
 
-def known_options(options: Mapping[str, str], known: Iterable[str], *, what: str) -> None:
+def known_options(options: Mapping[str, str], known: Iterable[str], *, field: str) -> None:
     """Refuse options that a source does not have, and limits, which are arguments.
 
     Args:
         options: Options as declared; their names are case-insensitive.
         known: Lower-case names.
-        what: The source, named in the error.
+        field: The source, named in the error.
 
     Raises:
         DefinitionError: With the first such option, and the name or argument to use.
@@ -77,11 +77,11 @@ def known_options(options: Mapping[str, str], known: Iterable[str], *, what: str
         if option.lower() not in names:
             hint = did_you_mean(option.lower(), names)
             raise DefinitionError(
-                f"{what}: options has {option!r}, which Spark does not know.{hint}", code="option-not-known"
+                f"{field}: options has {option!r}, which Spark does not know.{hint}", code="option-not-known"
             )
         if argument := _LIMITS.get(option.lower()):
             raise DefinitionError(
-                f"{what}: {option} is an argument here; use {argument}.", code="option-is-argument"
+                f"{field}: {option} is an argument here; use {argument}.", code="option-is-argument"
             )
         if not isinstance(value, str):
-            raise DefinitionError(f"{what}: option {option!r} is {value!r}: write it as a string.")
+            raise DefinitionError(f"{field}: option {option!r} is {value!r}: write it as a string.")

@@ -36,7 +36,7 @@ class StateBounds:
 
     def __post_init__(self) -> None:
         for name in ("rows", "bytes", "snapshot_batches"):
-            positive(getattr(self, name), what=f"StateBounds: {name}")
+            positive(getattr(self, name), field=f"StateBounds: {name}")
         if self.growth is not None and (not _is_number(self.growth) or self.growth < 0):
             raise DefinitionError(f"StateBounds: growth is {self.growth!r}; it is a share such as 0.5.")
 
@@ -79,17 +79,17 @@ class Checks:
         for name in ("watermark_lag", "freshness", "stuck_after", "retention_margin"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, parse_duration(value, what=f"Checks: {name}"))
+                object.__setattr__(self, name, parse_duration(value, field=f"Checks: {name}"))
         for name in ("late_share", "quarantine_share"):
-            _share(getattr(self, name), what=f"Checks: {name}")
+            _share(getattr(self, name), field=f"Checks: {name}")
         if self.event_time is not None and (not isinstance(self.event_time, str) or not self.event_time):
             raise DefinitionError(f"Checks: event_time is {self.event_time!r}; name a column of the table.")
-        _members(self.backlog, get_args(Unit), what="Checks: backlog")
+        _members(self.backlog, get_args(Unit), field="Checks: backlog")
         for unit, most in self.backlog.items():
-            positive(most, what=f"Checks: backlog[{unit!r}]")
+            positive(most, field=f"Checks: backlog[{unit!r}]")
         if not isinstance(self.state, StateBounds):
             raise DefinitionError(f"Checks: state is {self.state!r}; use StateBounds(...).")
-        _members(self.severity, sorted(RESERVED_RULES), what="Checks: severity")
+        _members(self.severity, sorted(RESERVED_RULES), field="Checks: severity")
         for check, severity in self.severity.items():
             if severity not in get_args(Severity):
                 raise DefinitionError(
@@ -99,20 +99,20 @@ class Checks:
 
 def length(value: timedelta | str | None) -> timedelta | None:
     """Return a length of time of a declaration, which `Checks` has parsed."""
-    return None if value is None else parse_duration(value, what="Checks")
+    return None if value is None else parse_duration(value, field="Checks")
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _share(value: float | None, *, what: str) -> None:
+def _share(value: float | None, *, field: str) -> None:
     if value is not None and (not _is_number(value) or not 0 <= value <= 1):
-        raise DefinitionError(f"{what} is {value!r}; it is a share from 0 to 1.")
+        raise DefinitionError(f"{field} is {value!r}; it is a share from 0 to 1.")
 
 
-def _members(value: object, allowed: "tuple[str, ...] | list[str]", *, what: str) -> None:
+def _members(value: object, allowed: "tuple[str, ...] | list[str]", *, field: str) -> None:
     if not isinstance(value, Mapping):
-        raise DefinitionError(f"{what} is {value!r}; give a dict.")
+        raise DefinitionError(f"{field} is {value!r}; give a dict.")
     if unknown := sorted(str(key) for key in value if key not in allowed):
-        raise DefinitionError(f"{what} has {unknown[0]!r}; use {', '.join(allowed)}.")
+        raise DefinitionError(f"{field} has {unknown[0]!r}; use {', '.join(allowed)}.")

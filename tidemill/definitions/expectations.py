@@ -31,8 +31,8 @@ class Expect:
     on_violation: OnViolation = "warn"
 
     def __post_init__(self) -> None:
-        valid_rule_name(self.name, what="expectation")
-        valid_condition(self.condition, what=f"expectation {self.name!r}: condition")
+        valid_rule_name(self.name, field="expectation")
+        valid_condition(self.condition, field=f"expectation {self.name!r}: condition")
         if self.on_violation not in get_args(OnViolation):
             raise DefinitionError(
                 f"expectation {self.name!r}: on_violation is {self.on_violation!r}; "

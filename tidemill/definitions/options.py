@@ -58,9 +58,9 @@ class QueryOptions:
         ):
             if value not in allowed:
                 raise DefinitionError(f"QueryOptions: {what} is {value!r}; use one of {', '.join(allowed)}.")
-        positive(self.shuffle_partitions, what="QueryOptions: shuffle_partitions")
+        positive(self.shuffle_partitions, field="QueryOptions: shuffle_partitions")
         if self.max_run is not None:
-            object.__setattr__(self, "max_run", parse_duration(self.max_run, what="QueryOptions: max_run"))
+            object.__setattr__(self, "max_run", parse_duration(self.max_run, field="QueryOptions: max_run"))
         for option in self.options:
             if option in _OWN:
                 raise DefinitionError(

@@ -66,7 +66,7 @@ class Pipeline:
     _streams: dict[str, Stream] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        valid_name(self.name, what="pipeline")
+        valid_name(self.name, field="pipeline")
         if self.name in RESERVED_PIPELINES:
             raise DefinitionError(
                 f"pipeline name {self.name!r} is reserved by Tidemill or by Dagster.", code="name-reserved"
@@ -152,7 +152,7 @@ class Pipeline:
                     run_when=self.run_when if run_when is None else _run_when(run_when),
                     record_idle=self.record_idle if record_idle is None else record_idle,
                     backfill_by=backfill_column(backfill_by),
-                    lookback=None if lookback is None else parse_duration(lookback, what="lookback"),
+                    lookback=None if lookback is None else parse_duration(lookback, field="lookback"),
                     declared_at=location_of(function),
                 )
                 check_parts(stream)
@@ -175,7 +175,7 @@ class Pipeline:
                 f"({location_of(function)}): give the stream one with name=.",
                 code="name-invalid",
             )
-        return StreamName(self.name, valid_name(name, what="stream"))
+        return StreamName(self.name, valid_name(name, field="stream"))
 
 
 def _owners(owners: Sequence[str]) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ class RunWhen:
         for name in ("oldest", "quiet", "poll_every", "at_most_every"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, parse_duration(value, what=f"run_when: {name}"))
+                object.__setattr__(self, name, parse_duration(value, field=f"run_when: {name}"))
         if self.cron is not None:
             _check_cron(self.cron)
             if self.has_conditions:

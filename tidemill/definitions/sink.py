@@ -135,7 +135,7 @@ class Sink(ABC):
     name: str = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        valid_rule_name(self.name, what="sink")
+        valid_rule_name(self.name, field="sink")
 
     @property
     @abstractmethod

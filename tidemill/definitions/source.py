@@ -87,7 +87,7 @@ class Source(ABC):
             raise DefinitionError(
                 f"{self.describe()}: watermark column is {column!r}; name an event-time column."
             )
-        delay = parse_duration(delay, what=f"{self.describe()}: watermark delay")
+        delay = parse_duration(delay, field=f"{self.describe()}: watermark delay")
         return replace(self, watermark=Watermark(column, delay))
 
     @abstractmethod
@@ -160,8 +160,8 @@ class StreamTable(TableSource):
                 f"{self.describe()}: a snapshot is read whole, so it takes no limits.",
                 code="snapshot-not-streamed",
             )
-        positive(max_files_per_batch, what=f"{self.describe()}: max_files_per_batch")
-        positive(max_bytes_per_batch, what=f"{self.describe()}: max_bytes_per_batch")
+        positive(max_files_per_batch, field=f"{self.describe()}: max_files_per_batch")
+        positive(max_bytes_per_batch, field=f"{self.describe()}: max_bytes_per_batch")
         return replace(self, max_files_per_batch=max_files_per_batch, max_bytes_per_batch=max_bytes_per_batch)
 
     def describe(self) -> str:
@@ -169,12 +169,12 @@ class StreamTable(TableSource):
         return f"{self.stream} ({self.mode})"
 
 
-def positive(value: int | None, *, what: str) -> int | None:
+def positive(value: int | None, *, field: str) -> int | None:
     """Return a limit that is None or at least 1.
 
     Raises:
         DefinitionError: With the field and the value.
     """
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise DefinitionError(f"{what} is {value!r}: it must be a whole number of at least 1.")
+        raise DefinitionError(f"{field} is {value!r}: it must be a whole number of at least 1.")
     return value

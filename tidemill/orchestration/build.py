@@ -53,7 +53,7 @@ def build_definitions(
     """
     target = target if isinstance(target, ResolvedTarget) else resolve(target)
     parts = [key_prefix] if isinstance(key_prefix, str) else key_prefix
-    key_prefix = [valid_name(part, what="key_prefix") for part in parts]
+    key_prefix = [valid_name(part, field="key_prefix") for part in parts]
     loaded = target.pipelines()
     for failure in loaded.failures:  # the others load; the error is also in the metadata of the code location
         logging.getLogger("dagster.tidemill").error("%s", failure.error, exc_info=failure.error.__cause__)

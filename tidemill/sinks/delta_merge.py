@@ -91,7 +91,7 @@ class DeltaMerge(DeltaSink):
                 code="arguments-conflict",
             )
         if self.apply_as_deletes is not None:
-            valid_condition(self.apply_as_deletes, what="DeltaMerge: apply_as_deletes")
+            valid_condition(self.apply_as_deletes, field="DeltaMerge: apply_as_deletes")
         if lost := sorted(set(self._needed).intersection(self.except_columns)):
             raise DefinitionError(
                 f"DeltaMerge: except_columns has {lost}, which the merge itself needs.",

@@ -30,7 +30,7 @@ class DeltaSink(TableSink):
         kind, declared = type(self).__name__, {field.name for field in fields(self)}
         for name in ("keys", "except_columns", "partition_by", "cluster_by"):
             if name in declared:
-                columns = column_names(getattr(self, name), what=f"{kind}: {name}")
+                columns = column_names(getattr(self, name), field=f"{kind}: {name}")
                 object.__setattr__(self, name, columns)
         if self.partition_by and self.cluster_by:
             raise DefinitionError(
@@ -215,16 +215,16 @@ def new_columns(table: "StructType", output: "StructType", path: "TableRef") -> 
     return list(by_name.values())
 
 
-def column_names(columns: object, *, what: str) -> tuple[str, ...]:
+def column_names(columns: object, *, field: str) -> tuple[str, ...]:
     """Return a sequence of column names as a tuple.
 
     Raises:
         DefinitionError: It is one string, has something other than names, or has a name twice.
     """
     if isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise DefinitionError(f"{what} is {columns!r}: give a list of column names.")
+        raise DefinitionError(f"{field} is {columns!r}: give a list of column names.")
     if not all(isinstance(column, str) and column for column in columns) or len(set(columns)) < len(columns):
-        raise DefinitionError(f"{what} is {list(columns)!r}: give each column's name once.")
+        raise DefinitionError(f"{field} is {list(columns)!r}: give each column's name once.")
     return tuple(columns)
 
 

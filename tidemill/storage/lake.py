@@ -35,7 +35,7 @@ class Lake:
         Raises:
             ConfigurationError: The path is the address of an object store; only file systems are supported.
         """
-        return cls(LocalStore(local_path(path, what="The lake")))
+        return cls(LocalStore(local_path(path, field="The lake")))
 
     @property
     def root(self) -> Path:
@@ -44,7 +44,7 @@ class Lake:
 
     def table(self, name: StreamName, sink: str = MAIN_SINK) -> TableRef:
         """Return a Delta table: the main one has the stream's name, others `<stream>__<sink>`."""
-        suffix = "" if sink == MAIN_SINK else f"__{valid_rule_name(sink, what='sink')}"
+        suffix = "" if sink == MAIN_SINK else f"__{valid_rule_name(sink, field='sink')}"
         return TableRef(self.store, f"tables/{name.pipeline}/{name.stream}{suffix}")
 
     def quarantine(self, name: StreamName) -> TableRef:

@@ -31,12 +31,12 @@ def scheme_of(path: str) -> str | None:
     return None if address is None else address[1]
 
 
-def local_path(path: str | Path, *, what: str, root: Path | None = None) -> Path:
+def local_path(path: str | Path, *, field: str, root: Path | None = None) -> Path:
     """Return a path of a file system, absolute and without `file://`.
 
     Args:
         path: The path.
-        what: What is there, for an error.
+        field: What is there, for an error.
         root: Where a relative path starts; the working directory by default.
 
     Raises:
@@ -44,7 +44,7 @@ def local_path(path: str | Path, *, what: str, root: Path | None = None) -> Path
     """
     if scheme := scheme_of(str(path)):
         raise ConfigurationError(
-            f"{what} {str(path)!r} is on {scheme}://, and Tidemill supports folders of a file system only.",
+            f"{field} {str(path)!r} is on {scheme}://, and Tidemill supports folders of a file system only.",
             lost=NOTHING_LOST,
             fix="use a folder of a local or mounted file system.",
             code="store-not-supported",

@@ -216,7 +216,7 @@ def _idle_timeout(table: Table) -> timedelta | None:
     if value is None:
         return None
     try:
-        length = flag_duration(value, what="idle_timeout")
+        length = flag_duration(value, field="idle_timeout")
     except DefinitionError:
         length = timedelta(0)
     if not length:

@@ -127,7 +127,7 @@ def resolve(
     clusters, feeds = dict(entry.clusters), entry.feeds
     default_binding: Path | KafkaCluster | None = entry.landing
     if landing is not None:
-        feeds, default_binding = {}, local_path(landing, what="The folder of the feeds", root=start)
+        feeds, default_binding = {}, local_path(landing, field="The folder of the feeds", root=start)
         origins["feeds"] = "flag --landing"
     elif kafka is not None:
         same = (cluster for cluster in clusters.values() if cluster.bootstrap == kafka)
@@ -203,7 +203,7 @@ def _lake_of(name: str, entry: TargetConfig, root: Path) -> Lake:
 
 
 def _lake(address: str | Path, root: Path) -> Lake:
-    return Lake.at(local_path(address, what="The lake", root=root))
+    return Lake.at(local_path(address, field="The lake", root=root))
 
 
 def _config_origin(environ: Mapping[str, str]) -> str:

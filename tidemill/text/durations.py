@@ -8,21 +8,21 @@ from tidemill.errors import ConfigurationError, DefinitionError
 _PART = re.compile(r"\s*(\d+)\s*(millisecond|second|minute|hour|day|week)s?\s*", re.IGNORECASE)
 
 
-def parse_duration(value: str | timedelta, *, what: str) -> timedelta:
+def parse_duration(value: str | timedelta, *, field: str) -> timedelta:
     """Return a length of time from Spark's interval string, or the timedelta itself.
 
     Months and years have no fixed length, so Spark's watermarks refuse them and so do we.
 
     Args:
         value: `"2 hours"`, or a timedelta.
-        what: The field it is for, named in the error.
+        field: The field it is for, named in the error.
 
     Raises:
         DefinitionError: The string is no interval, or the length is negative.
     """
     if isinstance(value, timedelta):
         if value < timedelta(0):
-            raise DefinitionError(f"{what} is {value}: a length of time cannot be negative.")
+            raise DefinitionError(f"{field} is {value}: a length of time cannot be negative.")
         return value
     total = timedelta(0)
     position = 0
@@ -31,7 +31,7 @@ def parse_duration(value: str | timedelta, *, what: str) -> timedelta:
         position = part.end()
     if not isinstance(value, str) or not position or position != len(value):
         raise DefinitionError(
-            f"{what} is {value!r}: write a length of time such as '10 minutes', '2 hours' or '1 day 12 hours' "
+            f"{field} is {value!r}: write a length of time such as '10 minutes', '2 hours' or '1 day 12 hours' "
             "(milliseconds to weeks)."
         )
     return total
@@ -51,22 +51,24 @@ _SHORT = re.compile(r"(\d+)([smhd])")
 _SHORT_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def flag_duration(value: str, *, what: str) -> timedelta:
+def flag_duration(value: str, *, field: str) -> timedelta:
     """Return a length of time from a command line: `90s`, `10m`, `2h`, `1d`, or as `parse_duration` takes it.
 
     Raises:
         DefinitionError: The string is no length of time.
     """
     short = _SHORT.fullmatch(value.strip())
-    return timedelta(**{_SHORT_UNITS[short[2]]: int(short[1])}) if short else parse_duration(value, what=what)
+    return (
+        timedelta(**{_SHORT_UNITS[short[2]]: int(short[1])}) if short else parse_duration(value, field=field)
+    )
 
 
-def flag_time(value: str, *, what: str) -> datetime:
+def flag_time(value: str, *, field: str) -> datetime:
     """Return the time of a command line: ISO-8601, in UTC unless it has an offset.
 
     Args:
         value: `2026-01-31T12:00`.
-        what: What it is for, named in the error.
+        field: What it is for, named in the error.
 
     Raises:
         ConfigurationError: It is no time.
@@ -75,12 +77,12 @@ def flag_time(value: str, *, what: str) -> datetime:
         time = datetime.fromisoformat(value)
     except ValueError:
         raise ConfigurationError(
-            f"{what} is {value!r}, which is no time. Give an ISO-8601 time such as 2026-01-31T12:00.",
+            f"{field} is {value!r}, which is no time. Give an ISO-8601 time such as 2026-01-31T12:00.",
             code="argument-invalid",
         ) from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def interval(length: timedelta) -> str:
+def spark_interval(length: timedelta) -> str:
     """Return a timedelta as Spark's interval string, exact to the millisecond."""
     return f"{length // timedelta(milliseconds=1)} milliseconds"

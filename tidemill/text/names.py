@@ -64,10 +64,10 @@ class StreamName:
         pipeline, slash, stream = text.partition("/")
         if not slash:
             raise DefinitionError(f"{text!r} is not of the form <pipeline>/<stream>.", code="name-invalid")
-        return cls(valid_name(pipeline, what="pipeline"), valid_name(stream, what="stream"))
+        return cls(valid_name(pipeline, field="pipeline"), valid_name(stream, field="stream"))
 
 
-def valid_name(value: object, *, what: str) -> str:
+def valid_name(value: object, *, field: str) -> str:
     """Return the name of a pipeline or stream: lower case, digits and single underscores.
 
     Two underscores in a row are reserved for further tables of a stream, such as `<stream>__quarantine`.
@@ -77,14 +77,14 @@ def valid_name(value: object, *, what: str) -> str:
     """
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > MAX_LENGTH:
         raise DefinitionError(
-            f"{what} name {value!r} is not allowed: use lower-case letters, digits and single underscores, "
+            f"{field} name {value!r} is not allowed: use lower-case letters, digits and single underscores, "
             f"start with a letter, at most {MAX_LENGTH} characters.",
             code="name-invalid",
         )
     return value
 
 
-def valid_rule_name(value: object, *, what: str) -> str:
+def valid_rule_name(value: object, *, field: str) -> str:
     """Return the name of a rule on rows, which becomes the name of a Dagster asset check.
 
     Raises:
@@ -92,7 +92,7 @@ def valid_rule_name(value: object, *, what: str) -> str:
     """
     if not isinstance(value, str) or not _RULE.fullmatch(value) or len(value) > MAX_LENGTH:
         raise DefinitionError(
-            f"{what} name {value!r} is not allowed: it must match [A-Za-z0-9_]+.", code="name-invalid"
+            f"{field} name {value!r} is not allowed: it must match [A-Za-z0-9_]+.", code="name-invalid"
         )
     return value
 

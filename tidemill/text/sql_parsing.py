@@ -16,41 +16,41 @@ _DIALECT = "databricks"  # Spark's, with its newest types
 _MARKUP = re.compile(r"\x1b\[\d*m")
 
 
-def valid_schema(schema: object, *, what: str) -> str:
+def valid_schema(schema: object, *, field: str) -> str:
     """Return a DDL schema on one line.
 
     Args:
         schema: Columns as DDL: `"ad_id STRING, cost_micros BIGINT"`.
-        what: The field it is for, named in the error.
+        field: The field it is for, named in the error.
 
     Raises:
         DefinitionError: The schema is empty or cannot be parsed.
     """
     if not isinstance(schema, str) or not schema.strip():
         raise DefinitionError(
-            f"{what} is {schema!r}: write the columns as DDL, such as 'id STRING'.", code="schema-invalid"
+            f"{field} is {schema!r}: write the columns as DDL, such as 'id STRING'.", code="schema-invalid"
         )
     text = " ".join(schema.split()).rstrip(",")
-    _remembered(f"schema {text}", lambda: _parse_schema(text, what))
+    _remembered(f"schema {text}", lambda: _parse_schema(text, field))
     return text
 
 
-def valid_condition(condition: object, *, what: str) -> str:
+def valid_condition(condition: object, *, field: str) -> str:
     """Return an SQL condition.
 
     Args:
         condition: A boolean expression over columns: `"amount > 0"`.
-        what: The field it is for, named in the error.
+        field: The field it is for, named in the error.
 
     Raises:
         DefinitionError: The condition is empty or cannot be parsed.
     """
     if not isinstance(condition, str) or not condition.strip():
         raise DefinitionError(
-            f"{what} is {condition!r}: write a condition in SQL, such as 'amount > 0'.",
+            f"{field} is {condition!r}: write a condition in SQL, such as 'amount > 0'.",
             code="condition-invalid",
         )
-    _remembered(f"condition {condition}", lambda: _parse_condition(condition, what))
+    _remembered(f"condition {condition}", lambda: _parse_condition(condition, field))
     return condition
 
 

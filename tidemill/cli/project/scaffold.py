@@ -112,7 +112,7 @@ def valid_pipeline(name: str) -> str:
         raise ConfigurationError(
             f"The pipeline name {name!r} is reserved.", fix="Choose another name.", code="name-reserved"
         )
-    return valid_name(name, what="pipeline")
+    return valid_name(name, field="pipeline")
 
 
 def _with_pipeline(config: str, name: str) -> str:

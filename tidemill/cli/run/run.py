@@ -90,7 +90,7 @@ def _wait_seconds(wait: str | None) -> float:
 
     if wait is None:
         return 0.0
-    return math.inf if wait == _FOREVER else flag_duration(wait, what="--wait").total_seconds()
+    return math.inf if wait == _FOREVER else flag_duration(wait, field="--wait").total_seconds()
 
 
 def _wait(target: "ResolvedTarget", streams: "Sequence[Stream]", seconds: float, *, quiet: bool) -> None:

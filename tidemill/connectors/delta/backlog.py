@@ -200,10 +200,10 @@ def _log_retention_seconds(table: TableRef) -> float:
     declared = None if opened is None else opened.metadata().configuration.get("delta.logRetentionDuration")
     try:
         length = parse_duration(
-            (declared or _DEFAULT_RETENTION).removeprefix("interval "), what="log retention"
+            (declared or _DEFAULT_RETENTION).removeprefix("interval "), field="log retention"
         )
     except DefinitionError:  # in months, or in a form of its own
-        length = parse_duration(_DEFAULT_RETENTION, what="log retention")
+        length = parse_duration(_DEFAULT_RETENTION, field="log retention")
     return length.total_seconds()
 
 

@@ -68,6 +68,6 @@ def _table_retention(settings: Mapping[str, str], name: str, default: timedelta)
     """Return a property of a table, such as `interval 30 days`; the default where only Delta could parse it."""
     value = settings.get(name, "").lower().removeprefix("interval ")
     try:
-        return parse_duration(value, what=name) if value else default
+        return parse_duration(value, field=name) if value else default
     except DefinitionError:
         return default

@@ -35,9 +35,9 @@ class DeltaSource(TableSource):
                 "system.",
                 code="store-not-supported",
             )
-        positive(self.max_files_per_batch, what=f"DeltaSource {self.path!r}: max_files_per_batch")
-        positive(self.max_bytes_per_batch, what=f"DeltaSource {self.path!r}: max_bytes_per_batch")
-        known_options(self.options, DELTA_OPTIONS, what=f"DeltaSource {self.path!r}")
+        positive(self.max_files_per_batch, field=f"DeltaSource {self.path!r}: max_files_per_batch")
+        positive(self.max_bytes_per_batch, field=f"DeltaSource {self.path!r}: max_bytes_per_batch")
+        known_options(self.options, DELTA_OPTIONS, field=f"DeltaSource {self.path!r}")
 
     def static(self) -> "DeltaSource":
         """Return a snapshot of the table, pinned for the run."""

@@ -45,13 +45,13 @@ class FileSource(Source):
         if self.schema is None and self.format != "text":
             raise DefinitionError(f"FileSource {self.path!r}: schema is missing; write it as DDL.")
         if self.schema is not None:
-            schema = valid_schema(self.schema, what=f"FileSource {self.path!r}: schema")
+            schema = valid_schema(self.schema, field=f"FileSource {self.path!r}: schema")
             object.__setattr__(self, "schema", schema)
         known_options(
-            self.options, FILE_OPTIONS | FORMAT_OPTIONS[self.format], what=f"FileSource {self.path!r}"
+            self.options, FILE_OPTIONS | FORMAT_OPTIONS[self.format], field=f"FileSource {self.path!r}"
         )
-        positive(self.max_files_per_batch, what=f"FileSource {self.path!r}: max_files_per_batch")
-        positive(self.max_bytes_per_batch, what=f"FileSource {self.path!r}: max_bytes_per_batch")
+        positive(self.max_files_per_batch, field=f"FileSource {self.path!r}: max_files_per_batch")
+        positive(self.max_bytes_per_batch, field=f"FileSource {self.path!r}: max_bytes_per_batch")
         archive = {k.lower(): v for k, v in self.options.items()}.get("sourcearchivedir")
         if archive is not None and (archive.rstrip("/") + "/").startswith(self.path.rstrip("/") + "/"):
             raise DefinitionError(

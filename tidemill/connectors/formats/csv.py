@@ -30,12 +30,12 @@ class Csv(Format):
     header: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        known_options(self.options, FORMAT_OPTIONS["csv"], what="Csv")
+        known_options(self.options, FORMAT_OPTIONS["csv"], field="Csv")
         if any(option.lower() == "header" for option in self.options):
             raise DefinitionError(
                 "Csv: header is an argument here; use header=True.", code="option-is-argument"
             )
-        object.__setattr__(self, "schema", valid_schema(self.schema, what="Csv: schema"))
+        object.__setattr__(self, "schema", valid_schema(self.schema, field="Csv: schema"))
 
     def parsed(self, text: "Column") -> "Column":
         """Return the text as a struct with the schema's columns and `_corrupt_record`."""

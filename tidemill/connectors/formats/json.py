@@ -24,8 +24,8 @@ class Json(Format):
     kind = "json"
 
     def __post_init__(self) -> None:
-        known_options(self.options, FORMAT_OPTIONS["json"], what="Json")
-        object.__setattr__(self, "schema", valid_schema(self.schema, what="Json: schema"))
+        known_options(self.options, FORMAT_OPTIONS["json"], field="Json")
+        object.__setattr__(self, "schema", valid_schema(self.schema, field="Json: schema"))
 
     def parsed(self, text: "Column") -> "Column":
         """Return the text as a struct with the schema's columns and `_corrupt_record`."""

@@ -62,8 +62,8 @@ class KafkaSource(Source):
                 f"assign={dict(self.assign)!r}).",
                 code="arguments-conflict",
             )
-        positive(self.max_records_per_batch, what="KafkaSource: max_records_per_batch")
-        check_options(self.options, what="KafkaSource")
+        positive(self.max_records_per_batch, field="KafkaSource: max_records_per_batch")
+        check_options(self.options, field="KafkaSource")
 
     def cluster_in(self, target: "Target") -> "KafkaCluster":
         """Return the cluster in a target.
@@ -88,28 +88,28 @@ class KafkaSource(Source):
         return f"Kafka {what} on {self.cluster}"
 
 
-def check_options(options: Mapping[str, str], *, what: str) -> None:
+def check_options(options: Mapping[str, str], *, field: str) -> None:
     """Refuse options that would break an available-now run, that are an argument here, or that do not exist.
 
     Raises:
         DefinitionError: With the option and the alternative.
     """
     plain = {option: value for option, value in options.items() if not option.lower().startswith("kafka.")}
-    known_options(plain, KAFKA_OPTIONS | {*_OWN, "minoffsetspertrigger"}, what=what)
+    known_options(plain, KAFKA_OPTIONS | {*_OWN, "minoffsetspertrigger"}, field=field)
     for option in options:
         lowered = option.lower()
         if lowered == "minoffsetspertrigger":
             raise DefinitionError(
-                f"{what}: minOffsetsPerTrigger can leave a tail unread in an available-now run. "
+                f"{field}: minOffsetsPerTrigger can leave a tail unread in an available-now run. "
                 "Let the schedule decide when a run is worth it, and leave the option out.",
                 code="option-not-allowed",
             )
         if lowered in _OWN:
             raise DefinitionError(
-                f"{what}: {option} is an argument here; use {_OWN[lowered]}.", code="option-is-argument"
+                f"{field}: {option} is an argument here; use {_OWN[lowered]}.", code="option-is-argument"
             )
         if lowered.startswith("kafka.") and is_secret(option):
             raise DefinitionError(
-                f"{what}: {option} is a credential, which belongs to the target's cluster.",
+                f"{field}: {option} is a credential, which belongs to the target's cluster.",
                 code="option-not-allowed",
             )

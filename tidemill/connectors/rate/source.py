@@ -19,8 +19,8 @@ class RateSource(Source):
     advance_ms: int = 1000
 
     def __post_init__(self) -> None:
-        positive(self.rows_per_batch, what="RateSource: rows_per_batch")
-        positive(self.advance_ms, what="RateSource: advance_ms")
+        positive(self.rows_per_batch, field="RateSource: rows_per_batch")
+        positive(self.advance_ms, field="RateSource: advance_ms")
 
     def describe(self) -> str:
         """Return the number of rows per batch."""

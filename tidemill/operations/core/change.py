@@ -150,11 +150,11 @@ def never_run(stream: "Stream", what: str) -> TerminalError:
 
 
 @contextmanager
-def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> Iterator[StreamUnderChange]:
+def changing(stream: "Stream", target: "Target", reason: str, *, dry_run: bool) -> Iterator[StreamUnderChange]:
     """Hold a stream's lease while it is changed.
 
     Args:
-        why: The command, for the lease and for the copies.
+        reason: The command, for the lease and for the copies.
         dry_run: Whether the change is planned only, which needs no lease.
 
     Raises:
@@ -164,7 +164,7 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
     records = StreamRecords(target.lake, stream.name)
     if records.manifest() is None:
         raise never_run(stream, "it has never run, so there is nothing to change.")
-    with leased(records, why, dry_run=dry_run):
+    with leased(records, reason, dry_run=dry_run):
         snapshot = records.snapshot()
         if (operation := records.operation()) is not None and operation.publishing:
             raise unfinished_error(operation, stream.name)
@@ -172,7 +172,7 @@ def changing(stream: "Stream", target: "Target", why: str, *, dry_run: bool) -> 
             stream=stream,
             snapshot=snapshot,
             manifest=existing_manifest(records),
-            writer=snapshot.writer(why),
+            writer=snapshot.writer(reason),
         )
 
 

@@ -40,7 +40,7 @@ class Argument:
         metavar: What the value is called in a usage.
         positional: Whether it has no flag on a command line.
         minimum: The least number.
-        read: Returns the value of a string; takes the name of the argument as `what`.
+        read: Returns the value of a string; takes the name of the argument as `field`.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Argument:
             raise ConfigurationError(
                 f"{name} is {given}.", fix=f"Give a number from {self.minimum} on.", code="argument-invalid"
             )
-        return given if self.read is None else self.read(given, what=name)
+        return given if self.read is None else self.read(given, field=name)
 
 
 def flag(name: str, text: str) -> Argument:

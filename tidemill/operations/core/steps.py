@@ -190,13 +190,13 @@ def execute_steps(
     return records.end_operation(operation)
 
 
-def leased(records: StreamRecords, why: str, *, dry_run: bool) -> "AbstractContextManager[Lease | None]":
+def leased(records: StreamRecords, reason: str, *, dry_run: bool) -> "AbstractContextManager[Lease | None]":
     """Hold a stream's lease; None for a plan, which needs none.
 
     Raises:
         LeaseHeldError: A run holds it.
     """
-    return nullcontext() if dry_run else holding(records, run_id_of(why))
+    return nullcontext() if dry_run else holding(records, run_id_of(reason))
 
 
 def run_id_of(kind: str) -> str:

@@ -195,7 +195,7 @@ def accept_change(stream: "Stream", target: "Target", engine: "Engine", *, dry_r
 _VERSION = re.compile(r"([a-z0-9_]+/[a-z0-9_]+)@([0-9]{1,18})", re.ASCII)
 
 
-def _upstream_version(value: str, *, what: str) -> tuple[StreamName, int]:
+def _upstream_version(value: str, *, field: str) -> tuple[StreamName, int]:
     """Return the stream and the version that a user has written.
 
     Raises:
@@ -204,7 +204,7 @@ def _upstream_version(value: str, *, what: str) -> tuple[StreamName, int]:
     commit = _VERSION.fullmatch(value)
     if commit is None:
         raise ConfigurationError(
-            f"{what} is {value!r}.", fix="Name the commit such as ads/clicks@7.", code="argument-invalid"
+            f"{field} is {value!r}.", fix="Name the commit such as ads/clicks@7.", code="argument-invalid"
         )
     return StreamName.parse(commit[1]), int(commit[2])
 

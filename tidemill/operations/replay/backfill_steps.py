@@ -124,7 +124,7 @@ class Backfilling(Staging):
             self.operation.arguments.get("lookback"),
             BackfillRange.decided(self.operation.decided),
         )
-        length = None if lookback is None else parse_duration(lookback, what="lookback")
+        length = None if lookback is None else parse_duration(lookback, field="lookback")
         reading = Lookback(self.stream, self.target, self.records, span, length)
         return reading.checked(entry, self.operation.decided.get("parts"))
 

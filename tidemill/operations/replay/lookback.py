@@ -164,4 +164,4 @@ def lookback_of(stream: "Stream", given: str | timedelta | None) -> timedelta | 
             fix="leave --lookback out.",
             code="lookback-unused",
         )
-    return parse_duration(given, what="lookback")
+    return parse_duration(given, field="lookback")

@@ -96,7 +96,7 @@ def _polls(decision: "RunDecision") -> list[str]:
     when = "each tick of its schedule looks for data"
     if policy.cron is None:
         start = "at once" if decision.next_poll is None else f"at {decision.next_poll:%Y-%m-%d %H:%M:%S} UTC"
-        every = format_duration(parse_duration(policy.poll_every, what="poll_every"))
+        every = format_duration(parse_duration(policy.poll_every, field="poll_every"))
         when = f"a run looks for data every {every}, the next {start}"
     return [
         f"Source {name!r} cannot be counted: {backlog.detail}; {when}."
