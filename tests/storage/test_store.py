@@ -11,7 +11,7 @@ import pytest
 
 from tidemill.storage.local_store import LocalStore
 from tidemill.storage.memory_store import MemoryStore
-from tidemill.storage.store import ChangedError, Store
+from tidemill.storage.store import ChangedError, NotAFileError, OutsideError, Store
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -35,7 +35,8 @@ def test_a_missing_file_is_file_not_found(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "length", "part"), [(0, 2, b"01"), (3, 4, b"3456"), (8, 9, b"89"), (20, 1, b"")]
+    ("start", "length", "part"),
+    [(0, 2, b"01"), (3, 4, b"3456"), (8, 9, b"89"), (20, 1, b""), (-3, 9, b"789"), (-99, 1, b"0")],
 )
 def test_a_range_ends_where_the_file_ends(store: Store, start: int, length: int, part: bytes) -> None:
     store.create("digits", b"0123456789")
@@ -86,12 +87,12 @@ def test_replace_of_an_unchanged_version(store: Store) -> None:
 def test_replace_refuses_a_version_that_is_no_more(store: Store, change: Callable[[Store], object]) -> None:
     version = store.create("a", b"first")
     change(store)
-    before = [store.read(name) for name in store.names()]
+    before = [store.read(name) for name in sorted(store.names())]
 
     with pytest.raises(ChangedError, match="replaced or removed"):
         store.replace("a", b"second", unchanged=version)
 
-    assert [store.read(name) for name in store.names()] == before
+    assert [store.read(name) for name in sorted(store.names())] == before
 
 
 def test_one_of_many_conditional_replacers_wins(store: Store) -> None:
@@ -138,7 +139,7 @@ def test_a_listing_of_one_level_is_sorted_and_has_folders(store: Store) -> None:
         ("log/2.json", 2, False),
         ("log/sub", 0, True),
     ]
-    assert store.names() == ["log", "log-old", "top"]
+    assert sorted(store.names()) == ["log", "log-old", "top"]
     assert [entry.name for entry in store.list("log", after="10.json")] == ["2.json", "sub"]
     assert store.names("log", after="2.json") == ["sub"]
 
@@ -218,6 +219,47 @@ def test_what_is_no_key_is_refused(store: Store, key: str) -> None:
     ):
         with pytest.raises(ValueError, match="is not a key"):
             use(key)
+
+
+def test_a_confined_store_has_the_same_files(store: Store) -> None:
+    store.create("a/b", b"1")
+
+    confined = store.confined()
+
+    assert (confined.read("a/b"), confined.read_range("a/b", 0, 1)) == (b"1", b"1")
+    assert (confined.walk(), confined.list("a")) == (store.walk(), store.list("a"))
+    assert confined.below("a").read("b") == b"1"
+
+
+def test_a_confined_store_follows_no_link_out_of_its_root(tmp_path: Path) -> None:
+    for name in ("root/inside", "outside"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").write_bytes(b"1")
+        (tmp_path / "root" / name.replace("/", "-")).symlink_to(tmp_path / name)
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "outside" / "file")
+    os.mkfifo(tmp_path / "root" / "pipe")
+    plain, store = LocalStore(tmp_path / "root"), LocalStore(tmp_path / "root").confined()
+
+    assert plain.read("outside/file") == plain.read("link") == b"1"
+    for use in (
+        lambda: store.read("link"),
+        lambda: store.read_range("outside/file", 0, 1),
+        lambda: store.list("outside"),
+        lambda: store.names("outside"),
+        lambda: store.below("outside"),
+    ):
+        with pytest.raises(OutsideError):
+            use()
+    with pytest.raises(NotAFileError):
+        store.read("pipe")
+    assert store.read("root-inside/file") == b"1"
+    assert {entry.name: entry.kind for entry in store.list()} == {
+        "inside": "folder",
+        "link": "outside",
+        "outside": "outside",
+        "pipe": "other",
+        "root-inside": "other",
+    }
 
 
 def test_addresses_are_below_the_address_of_the_root(store: Store) -> None:

@@ -1,11 +1,10 @@
 """The batches of a checkpoint: when each was planned, its offsets, its watermark, and its commit."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemill.checkpoint.format.errors import CheckpointFormatError
-from tidemill.checkpoint.format.folder import Folder
+from tidemill.checkpoint.format.folder import Checkpoint, Folder
 from tidemill.checkpoint.format.logs import batches_in, offset_entry, open_checkpoint
 from tidemill.checkpoint.format.offsets import OffsetEntry
 from tidemill.checkpoint.format.source_offset import SourceOffset
@@ -45,7 +44,7 @@ class BatchHistory:
     problem: CheckpointFormatError | None = None
 
 
-def history(path: str | os.PathLike[str], *, last: int | None = None) -> tuple[BatchHistory, ...]:
+def history(checkpoint: Checkpoint, *, last: int | None = None) -> tuple[BatchHistory, ...]:
     """Return the batches of a checkpoint, oldest first.
 
     Args:
@@ -54,7 +53,7 @@ def history(path: str | os.PathLike[str], *, last: int | None = None) -> tuple[B
     Raises:
         NotACheckpointError: The path is not a checkpoint.
     """
-    folder = open_checkpoint(path)
+    folder = open_checkpoint(checkpoint)
     return tuple(_batches(folder, last))
 
 

@@ -4,7 +4,6 @@ The inspection reads the tail and lists the state. An unreadable file does not s
 file are None, and the problem is listed.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +11,7 @@ from typing import TypeVar
 
 from tidemill.checkpoint.format.commits import CommitEntry
 from tidemill.checkpoint.format.errors import CheckpointFormatError
-from tidemill.checkpoint.format.folder import Folder
+from tidemill.checkpoint.format.folder import Checkpoint, Folder
 from tidemill.checkpoint.format.logs import (
     batches_in,
     commit_entry,
@@ -108,7 +107,7 @@ class Inspection:
         return _CONF_OF_4_2 in self.conf
 
 
-def inspect(path: str | os.PathLike[str], recognize: Recognizer) -> Inspection:
+def inspect(checkpoint: Checkpoint, recognize: Recognizer) -> Inspection:
     """Return the contents of the checkpoint at a path.
 
     Args:
@@ -117,7 +116,7 @@ def inspect(path: str | os.PathLike[str], recognize: Recognizer) -> Inspection:
     Raises:
         NotACheckpointError: The path is not a checkpoint.
     """
-    return inspect_folder(open_checkpoint(path), recognize)
+    return inspect_folder(open_checkpoint(checkpoint), recognize)
 
 
 def inspect_folder(folder: Folder, recognize: Recognizer) -> Inspection:

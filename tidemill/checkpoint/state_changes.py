@@ -1,20 +1,19 @@
 """How much of the state the next start computes again from changes, because no snapshot has them."""
 
-import os
 from collections.abc import Iterator
 
-from tidemill.checkpoint.format.folder import Folder
+from tidemill.checkpoint.format.folder import Checkpoint, Folder
 from tidemill.checkpoint.format.operators import operator_ids, read_operator
 from tidemill.checkpoint.format.state_files import StateFile
 
 
-def changes_to_apply(checkpoint: str | os.PathLike[str]) -> int:
+def changes_to_apply(checkpoint: Checkpoint) -> int:
     """Return the bytes of the changes that are newer than the newest snapshot of their store, compressed.
 
     A start loads the newest snapshot of each store and applies every change after it.
 
     Args:
-        checkpoint: The checkpoint, at a path of a local or mounted file system.
+        checkpoint: The checkpoint: its store, or its path.
 
     Raises:
         CheckpointFormatError: A folder of the state or the description of an operator cannot be read.

@@ -4,12 +4,12 @@ Only the tail is read: two listings of names and at most four small files. Readi
 checkpoint of ten thousand batches as for a new one.
 """
 
-import os
 from dataclasses import dataclass
 from typing import Literal
 
 from tidemill.checkpoint.format.commits import CommitEntry
 from tidemill.checkpoint.format.errors import FileAbsentError, NotACheckpointError
+from tidemill.checkpoint.format.folder import Checkpoint, Folder
 from tidemill.checkpoint.format.logs import (
     batches_in,
     commit_entry,
@@ -109,14 +109,14 @@ def next_watermark_ms(
     return max(offset.watermark_ms, commit.next_watermark_ms or 0) or None
 
 
-def read_tail(path: str | os.PathLike[str]) -> Tail:
+def read_tail(checkpoint: Checkpoint) -> Tail:
     """Return the tail of the checkpoint at a path.
 
     Raises:
         NotACheckpointError: The path is not a checkpoint.
         CheckpointFormatError: A file at the tail is damaged or of an unsupported version.
     """
-    folder = open_checkpoint(path)
+    folder = open_checkpoint(checkpoint)
     offset = newest(batches_in(folder, "offsets"))
     commit = newest(batches_in(folder, "commits"))
     latest_offset = None if offset is None else offset_entry(folder, offset)
@@ -137,17 +137,17 @@ def read_tail(path: str | os.PathLike[str]) -> Tail:
     )
 
 
-def read_tail_or_empty(path: str | os.PathLike[str]) -> Tail:
+def read_tail_or_empty(checkpoint: Checkpoint) -> Tail:
     """Return the tail of the checkpoint at a path; an empty one if there is no checkpoint yet.
 
     Raises:
         CheckpointFormatError: A file at the tail is damaged or of an unsupported version.
     """
     try:
-        return read_tail(path)
+        return read_tail(checkpoint)
     except NotACheckpointError:
         return Tail(
-            path=os.fspath(path),
+            path=Folder.at(checkpoint).address,
             query_id=None,
             latest_offset=None,
             latest_commit=None,

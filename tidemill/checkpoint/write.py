@@ -8,6 +8,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -250,9 +251,7 @@ class CheckpointWriter:
         folder, _, name = where.rpartition("/")
         checksum = f"{folder}/.{name}.crc"
         self._copy_away(where)
-        if self._folder.item(
-            checksum
-        ):  # Hadoop refuses a file that its checksum does not fit, and needs none
+        if self._folder.has(checksum):  # Hadoop refuses a file that its checksum does not fit, and needs none
             self._copy_away(checksum)
             _STORE.delete([self._key(checksum)])
         self._replace(where, content)
@@ -263,10 +262,10 @@ class CheckpointWriter:
         _STORE.copy(self._key(where), _key(Folder.at(self._copies / where)))
 
     def _copy_files(self, other: Folder, to: Callable[[str], str | None]) -> None:
-        for where, item in other.walk():
-            target = to(where)
+        for item in other.walk():
+            target = to(item.key)
             if item.kind == "file" and target is not None:
-                _STORE.copy(f"{_key(other)}/{where}", self._key(target))
+                _STORE.copy(f"{_key(other)}/{item.key}", self._key(target))
 
     def _write_log(self, other: Folder, name: str, last: int) -> None:
         """Write the log of a file source up to an entry.
@@ -286,7 +285,7 @@ class CheckpointWriter:
             self.write_source_log(name, LogEntry(number, compact=False), by_entry[number])
 
     def _create(self, where: str, content: str) -> None:
-        if self._folder.item(where) is None:  # another attempt has written it
+        with suppress(FileExistsError):  # another attempt has written it
             _STORE.create(self._key(where), content.encode())
 
     def _replace(self, where: str, content: str) -> None:
@@ -297,7 +296,7 @@ class CheckpointWriter:
 
 
 def _key(folder: Folder) -> str:
-    return folder.root.removeprefix("/")
+    return folder.store.uri().removeprefix("/")
 
 
 def _entry_like(folder: Folder, batch: int, offsets: Offsets, **changed: int) -> str:

@@ -77,8 +77,8 @@ def _changed_files(context: "CheckContext") -> "Iterator[Finding]":
         parent, slash, last = name.rpartition("/")
         checksums = f"{parent}{slash}{sidecar(last)}"
         if (
-            folder.item(name) is not None
-            and folder.item(checksums) is not None
+            folder.has(name)
+            and folder.has(checksums)
             and not matches(folder.read(checksums), folder.blocks(name))
         ):
             yield Finding(

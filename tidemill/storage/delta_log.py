@@ -93,7 +93,7 @@ class DeltaLog:
     def versions(self) -> list[int]:
         """Return the versions that have a commit file, ascending; none where there is no table."""
         names = self.store.names(self.folder)
-        return [int(match[1]) for name in names if (match := _COMMIT_FILE.fullmatch(name))]
+        return sorted(int(match[1]) for name in names if (match := _COMMIT_FILE.fullmatch(name)))
 
     def latest_version(self) -> int | None:
         """Return the newest version; None where there is no table."""

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
@@ -64,14 +65,18 @@ class LocalStore:
 
     def read(self, key: str) -> bytes:
         """Return the content of a file."""
-        with open(self._path(key), "rb") as file:
+        with open(self._path(key), "rb", opener=self._open) as file:
             return file.read()
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Return a part of a file."""
-        with open(self._path(key), "rb") as file:
-            file.seek(start)
-            return file.read(length)
+        descriptor = self._open(self._path(key))
+        try:
+            size = os.fstat(descriptor).st_size
+            first = max(0, size + start) if start < 0 else start
+            return os.pread(descriptor, max(0, min(length, size - first)), first)
+        finally:
+            os.close(descriptor)
 
     def create(self, key: str, data: bytes) -> str:
         """Create a file: a hard link of a finished one, which fails where the name is taken."""
@@ -116,19 +121,21 @@ class LocalStore:
 
     def list(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
         """Return the files and folders directly in a folder."""
-        entries = (
-            Entry(key, is_folder=True) if item.is_dir() else _entry(key, item)
-            for key, item in self._scan(prefix, after)
-        )
-        return sorted(entry for entry in entries if entry is not None)
+        entries = (self._entry(key, item) for key, item in self._scan(prefix, after))
+        return sorted((entry for entry in entries if entry is not None), key=attrgetter("key"))
 
     def names(self, prefix: str = "", *, after: str = "") -> Sequence[str]:
         """Return the names that `list` has."""
-        return sorted(item.name for _, item in self._scan(prefix, after))
+        try:
+            names = os.listdir(self._folder(prefix))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        names = [name for name in names if not name.endswith(_UNFINISHED)]
+        return [name for name in names if name > after] if after else names
 
     def walk(self, prefix: str = "") -> Sequence[Entry]:
         """Return all files below a folder. A symbolic link below it is a file."""
-        return sorted(self._walk(prefix))
+        return sorted(self._walk(prefix), key=attrgetter("key"))
 
     def copy(self, source: str, to: str) -> None:
         """Copy a file by a hard link: neither name is ever written in place."""
@@ -143,9 +150,15 @@ class LocalStore:
         """Return the store of the files below a folder."""
         return LocalStore(self.root / checked_key(prefix))
 
+    def confined(self) -> "LocalStore":
+        """Return the same files without links that lead out of the root."""
+        from tidemill.storage.confined_store import ConfinedStore  # which is a LocalStore
+
+        return ConfinedStore(Path(os.path.realpath(self.root)))
+
     def uri(self, key: str = "") -> str:
         """Return the path of a file or folder."""
-        return self._path(key) if key else os.fspath(self.root)
+        return f"{self.root}/{checked_key(key)}" if key else os.fspath(self.root)
 
     def delta_options(self) -> Mapping[str, str]:
         """Return no options: delta-rs takes a path as it is."""
@@ -154,9 +167,15 @@ class LocalStore:
     def _path(self, key: str) -> str:
         return f"{self.root}/{checked_key(key)}"
 
+    def _folder(self, prefix: str) -> str:
+        return self._path(prefix) if prefix else os.fspath(self.root)
+
+    def _open(self, path: str, flags: int = os.O_RDONLY | os.O_CLOEXEC) -> int:
+        return os.open(path, flags)
+
     def _scan(self, prefix: str, after: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
         try:
-            with os.scandir(self.uri(prefix)) as items:
+            with os.scandir(self._folder(prefix)) as items:
                 for item in items:
                     if item.name > after and not item.name.endswith(_UNFINISHED):
                         yield (f"{prefix}/{item.name}" if prefix else item.name), item
@@ -167,12 +186,15 @@ class LocalStore:
         for key, item in self._scan(prefix):
             if item.is_dir(follow_symlinks=False):
                 yield from self._walk(key)
-            elif (entry := _entry(key, item)) is not None:
+            elif (entry := _file(key, item)) is not None:
                 yield entry
 
+    def _entry(self, key: str, item: os.DirEntry[str]) -> Entry | None:
+        """Return the entry of a file or folder; None where it was deleted in the meantime."""
+        return Entry(key, kind="folder") if item.is_dir() else _file(key, item)
 
-def _entry(key: str, item: os.DirEntry[str]) -> Entry | None:
-    """Return the entry of a file; None where it was deleted in the meantime."""
+
+def _file(key: str, item: os.DirEntry[str]) -> Entry | None:
     try:
         stat = item.stat(follow_symlinks=not item.is_symlink())
     except FileNotFoundError:

@@ -36,7 +36,8 @@ class MemoryStore:
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Return a part of a file."""
-        return self.read(key)[start : start + length]
+        data = self.read(key)[start:]
+        return data[:length]
 
     def create(self, key: str, data: bytes) -> str:
         """Create a file."""
@@ -61,7 +62,7 @@ class MemoryStore:
         """Return the files and folders directly in a folder."""
         start = len(prefix) + 1 if prefix else 0
         entries = {
-            Entry(entry.key[: start + len(name)], is_folder=True) if deeper else entry
+            Entry(entry.key[: start + len(name)], kind="folder") if deeper else entry
             for entry in self.walk(prefix)
             for name, deeper, _ in [entry.key[start:].partition("/")]
             if name > after
@@ -88,6 +89,10 @@ class MemoryStore:
     def below(self, prefix: str) -> "MemoryStore":
         """Return the store of the files below a folder."""
         return MemoryStore(self.name, f"{self._key(prefix)}/")
+
+    def confined(self) -> "MemoryStore":
+        """Return the store itself: it has no links."""
+        return self
 
     def uri(self, key: str = "") -> str:
         """Return the address of a file or folder, which only this process knows."""

@@ -6,11 +6,22 @@ mkdir, exists or stat: a file is created or replaced as a whole, and a folder is
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 
 class ChangedError(OSError):
     """A file was replaced or removed since its version was seen."""
+
+
+class OutsideError(OSError):
+    """A symbolic link leads out of a store that is confined to its root."""
+
+
+class NotAFileError(OSError):
+    """What has the name of a file is a folder, a pipe or a device."""
+
+
+EntryKind = Literal["file", "folder", "outside", "other"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -19,20 +30,26 @@ class Entry:
 
     Attributes:
         key: Its key.
-        size: Its bytes; 0 of a folder.
-        modified: When it was last written by the store's clock, seconds since the epoch; 0 of a folder.
-        is_folder: Whether it is a folder.
+        size: The bytes of a file; 0 of anything else.
+        modified: When a file was last written by the store's clock, seconds since the epoch; 0 of anything else.
+        kind: A file or a folder. Only a confined store of a file system has more: `outside` is a symbolic link that
+            leaves its root, `other` another link that leads to no file, a pipe or a device.
     """
 
     key: str
     size: int = 0
     modified: float = 0.0
-    is_folder: bool = False
+    kind: EntryKind = "file"
 
     @property
     def name(self) -> str:
         """The last name of its key."""
         return self.key.rpartition("/")[2]
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return self.kind == "folder"
 
 
 class Store(Protocol):
@@ -51,7 +68,7 @@ class Store(Protocol):
 
         Args:
             key: The file.
-            start: The first byte.
+            start: The first byte; negative from the end of the file, as in a slice.
             length: The number of bytes.
 
         Raises:
@@ -94,7 +111,7 @@ class Store(Protocol):
         ...
 
     def names(self, prefix: str = "", *, after: str = "") -> Sequence[str]:
-        """Return the names that `list` has: what is cheaper on a file system, which must ask for sizes and times."""
+        """Return the names that `list` has, in any order: cheaper on a file system, which asks for sizes and times."""
         ...
 
     def walk(self, prefix: str = "") -> Sequence[Entry]:
@@ -111,6 +128,17 @@ class Store(Protocol):
 
     def below(self, prefix: str) -> "Store":
         """Return the store of the files below a folder."""
+        ...
+
+    def confined(self) -> "Store":
+        """Return the same files for reading what others wrote: no symbolic link leads out of the root.
+
+        It opens regular files only, and a reader keeps it no longer than it needs one view of the files.
+
+        Raises:
+            OutsideError: Here and in every verb: a symbolic link leaves the root.
+            NotAFileError: In the verbs that read: the key is not that of a regular file.
+        """
         ...
 
     def uri(self, key: str = "") -> str:

@@ -1,32 +1,31 @@
 """The folder of a checkpoint and single entries of its logs: `metadata`, `offsets/N`, `commits/N`."""
 
-import os
 import re
 from collections.abc import Iterable
 
 from tidemill.checkpoint.format.commits import CommitEntry, parse_commit
 from tidemill.checkpoint.format.errors import CheckpointFormatError, FileAbsentError, NotACheckpointError
-from tidemill.checkpoint.format.folder import Folder
+from tidemill.checkpoint.format.folder import Checkpoint, Folder
 from tidemill.checkpoint.format.logfile import decode, excerpt, parse_object
 from tidemill.checkpoint.format.offsets import OffsetEntry, parse_offsets
 
 _QUERY_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 
 
-def has_checkpoint(path: str | os.PathLike[str]) -> bool:
-    """Return whether there is a folder at the path of a checkpoint, whatever it contains."""
-    return Folder.at(path).exists()
+def has_checkpoint(checkpoint: Checkpoint) -> bool:
+    """Return whether there is anything at the path of a checkpoint."""
+    return Folder.at(checkpoint).exists()
 
 
-def open_checkpoint(path: str | os.PathLike[str]) -> Folder:
+def open_checkpoint(checkpoint: Checkpoint) -> Folder:
     """Return the folder of the checkpoint at a path.
 
     Raises:
         NotACheckpointError: The path does not exist, or has no `metadata`, no `offsets` and no `commits`.
     """
-    folder = Folder.at(path)
+    folder = Folder.at(checkpoint)
     if not folder.exists():
-        raise NotACheckpointError(folder.address, "the folder does not exist")
+        raise NotACheckpointError(folder.address, "the folder does not exist or is empty")
     if not {"metadata", "offsets", "commits"} & set(folder.names("")):
         raise NotACheckpointError(folder.address, "it contains no metadata, no offsets and no commits")
     return folder
@@ -88,21 +87,21 @@ def readable_commit(folder: Folder, batch_id: int) -> CommitEntry | None:
         return None
 
 
-def offset_batches(path: str | os.PathLike[str]) -> list[int]:
+def offset_batches(checkpoint: Checkpoint) -> list[int]:
     """Return the batches whose offsets the checkpoint still has, ascending (Spark keeps the last hundred)."""
-    return batches_in(open_checkpoint(path), "offsets")
+    return batches_in(open_checkpoint(checkpoint), "offsets")
 
 
-def commit_batches(path: str | os.PathLike[str]) -> list[int]:
+def commit_batches(checkpoint: Checkpoint) -> list[int]:
     """Return the batches whose commit the checkpoint still has, ascending."""
-    return batches_in(open_checkpoint(path), "commits")
+    return batches_in(open_checkpoint(checkpoint), "commits")
 
 
-def read_offset(path: str | os.PathLike[str], batch_id: int) -> OffsetEntry:
+def read_offset(checkpoint: Checkpoint, batch_id: int) -> OffsetEntry:
     """Return the offsets of one batch; raises CheckpointFormatError (FileAbsentError if the file is missing)."""
-    return offset_entry(open_checkpoint(path), batch_id)
+    return offset_entry(open_checkpoint(checkpoint), batch_id)
 
 
-def read_commit(path: str | os.PathLike[str], batch_id: int) -> CommitEntry:
+def read_commit(checkpoint: Checkpoint, batch_id: int) -> CommitEntry:
     """Return the commit of one batch; raises CheckpointFormatError (FileAbsentError if the file is missing)."""
-    return commit_entry(open_checkpoint(path), batch_id)
+    return commit_entry(open_checkpoint(checkpoint), batch_id)

@@ -3,13 +3,12 @@
 Every tenth entry is an `N.compact` that repeats all entries before it; Spark keeps only what a start needs.
 """
 
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidemill.checkpoint.format.errors import CheckpointFormatError
-from tidemill.checkpoint.format.folder import Folder
+from tidemill.checkpoint.format.folder import Checkpoint, Folder
 from tidemill.checkpoint.format.logfile import long_field, parse_object, parse_version
 from tidemill.checkpoint.format.logs import open_checkpoint
 
@@ -60,7 +59,7 @@ class LogEntry:
         return f"{self.number}.compact" if self.compact else str(self.number)
 
 
-def log_entries(names: list[str]) -> list[LogEntry]:
+def log_entries(names: Iterable[str]) -> list[LogEntry]:
     """Return the entries among the names of a source's folder, ascending."""
     entries = (LogEntry.parse(name) for name in names if not name.startswith("."))
     return sorted((entry for entry in entries if entry), key=lambda entry: (entry.number, entry.compact))
@@ -133,20 +132,20 @@ def _file(where: str, line: str) -> SourceFile:
     return SourceFile(path, long_field(where, fields, "timestamp"), long_field(where, fields, "batchId"))
 
 
-def file_source_paths(path: str | os.PathLike[str], source: str) -> Iterator[str]:
+def file_source_paths(checkpoint: Checkpoint, source: str) -> Iterator[str]:
     """Yield the address of every input file that a file source has logged, once each.
 
     The files include those that a killed batch logged and never read: Spark reads them in the next batch.
 
     Args:
-        path: The checkpoint.
+        checkpoint: The checkpoint: its store, or its path.
         source: The source's name, or its position in a checkpoint without names.
 
     Raises:
         NotACheckpointError: The path is not a checkpoint.
         CheckpointFormatError: An entry is damaged.
     """
-    folder = open_checkpoint(path)
+    folder = open_checkpoint(checkpoint)
     log = source_folder(source)
     for entry in needed_entries(log_entries(folder.names(log))):
         for file in read_entry(folder, f"{log}/{entry.name}"):

@@ -123,7 +123,7 @@ class Contents:
 
     def _spark_checksum(self, path: str, size: int) -> None:
         beside = f"{path}.crc"
-        if self.folder.item(beside) is None:
+        if not self.folder.has(beside):
             return
         expected = parse_spark_checksum(beside, self.folder.read(beside))
         if expected.size != size:

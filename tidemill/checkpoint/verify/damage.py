@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from tidemill.checkpoint.format.errors import CheckpointFormatError
-from tidemill.checkpoint.format.folder import Item
 from tidemill.checkpoint.verify.contents import Contents
+from tidemill.storage.store import Entry
 
 Progress = Callable[[int, int], None]
 """A function that receives the number of bytes that are done, and their total."""
@@ -29,16 +29,17 @@ class Damage:
             self._examine(path)
         return self._problems.get(path)
 
-    def examine(self, files: list[tuple[str, Item]], on_progress: Progress | None) -> Iterator[str]:
+    def examine(self, files: list[Entry], on_progress: Progress | None) -> Iterator[str]:
         """Examine all files; yield those that are sound in themselves and do not match their checksums."""
-        total = sum(item.size for _, item in files)
+        total = sum(file.size for file in files)
         done = 0
-        for path, item in files:
+        for file in files:
+            path = file.key
             self._examine(path)
-            hidden = path.rpartition("/")[2].startswith(".")
+            hidden = file.name.startswith(".")
             if not hidden and path not in self._problems and self._contents.matches_checksums(path) is False:
                 yield path
-            done += item.size
+            done += file.size
             if on_progress is not None:
                 on_progress(done, total)
 

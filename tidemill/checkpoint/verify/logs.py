@@ -57,7 +57,7 @@ def orphaned_checksum(folder: Folder, path: str, findings: Findings) -> None:
     """Check for the checksum file of a missing file that Spark writes next: the write would fail."""
     parent, _, name = path.rpartition("/")
     checksums = f"{parent}/{sidecar(name)}"
-    if folder.item(path) is None and folder.item(checksums) is not None:
+    if not folder.has(path) and folder.has(checksums):
         findings.add(
             "error",
             "orphaned-checksum",
@@ -68,7 +68,7 @@ def orphaned_checksum(folder: Folder, path: str, findings: Findings) -> None:
 
 
 def _metadata(folder: Folder, damage: Damage, findings: Findings, *, begun: bool) -> None:
-    if folder.item("metadata") is None:
+    if not folder.has("metadata"):
         if begun:
             findings.add(
                 "error",

@@ -21,7 +21,7 @@ def check_operators(folder: Folder, inspection: Inspection, damage: Damage, find
             _missing_metadata(folder, view.operator, findings)
             orphaned_checksum(folder, f"{metadata}/metadata", findings)
         for path in _classic_schemas(view.operator):
-            if folder.item(path) is None:
+            if not folder.has(path):
                 orphaned_checksum(folder, path, findings)
             elif problem := damage.problem(path):
                 findings.add_problem(problem, consequence="The next start fails.", fix=_DELETE)
@@ -32,7 +32,7 @@ def check_operators(folder: Folder, inspection: Inspection, damage: Damage, find
 
 def _missing_metadata(folder: Folder, operator: Operator, findings: Findings) -> None:
     where = f"state/{operator.id}/_metadata"
-    if folder.item(f"state/{operator.id}/_stateSchema") is not None:
+    if folder.has(f"state/{operator.id}/_stateSchema"):
         findings.add(
             "error",
             "missing-operator-metadata",
@@ -66,7 +66,7 @@ def _schema_file(
     """
     where = operator.metadata or ""
     needed = (operator.name or "").startswith("transformWithState")
-    path = address.removeprefix("file://").removeprefix("file:").removeprefix(f"{folder.root}/")
+    path = address.removeprefix("file://").removeprefix("file:").removeprefix(f"{folder.store.uri()}/")
     if not path.startswith(f"state/{operator.id}/_stateSchema/"):
         findings.add(
             "error" if needed else "warning",
@@ -77,7 +77,7 @@ def _schema_file(
             "Move the checkpoint back to its original path.",
         )
         return
-    if folder.item(path) is None:
+    if not folder.has(path):
         findings.add_problem(
             FileAbsentError(path),
             severity="error" if needed else "warning",

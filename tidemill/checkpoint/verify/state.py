@@ -118,7 +118,7 @@ class StateCheck:
 
     def _was_stateful(self) -> str:
         """Return the evidence that a checkpoint without any operator had one; empty without evidence."""
-        if self.folder.item("state") is not None:
+        if self.folder.has("state"):
             return "its folder exists and is empty"
         latest = self.inspection.latest_offset
         previous = latest and readable_offset(self.folder, latest.batch_id - 1)

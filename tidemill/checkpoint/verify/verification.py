@@ -4,10 +4,9 @@
 read from. `full` reads every file.
 """
 
-import os
 from dataclasses import dataclass
 
-from tidemill.checkpoint.format.folder import Folder, Item
+from tidemill.checkpoint.format.folder import Checkpoint, Folder
 from tidemill.checkpoint.format.hadoop_checksum import sidecar
 from tidemill.checkpoint.format.logs import open_checkpoint, readable_offset
 from tidemill.checkpoint.format.source_log import source_folder
@@ -21,6 +20,7 @@ from tidemill.checkpoint.verify.logs import START_OVER, check_logs
 from tidemill.checkpoint.verify.operators import check_operators
 from tidemill.checkpoint.verify.order import check_history
 from tidemill.checkpoint.verify.state import StateCheck
+from tidemill.storage.store import Entry
 
 CODEC_CONF = "spark.sql.streaming.stateStore.compression.codec"
 
@@ -50,7 +50,7 @@ class Verdict:
 
 
 def verify(
-    path: str | os.PathLike[str],
+    checkpoint: Checkpoint,
     *,
     level: Level,
     recognize: Recognizer,
@@ -70,7 +70,7 @@ def verify(
     Raises:
         NotACheckpointError: The path is not a checkpoint.
     """
-    folder = open_checkpoint(path)
+    folder = open_checkpoint(checkpoint)
     inspection = inspect_folder(folder, recognize)
     findings = Findings()
     full = level == "full"
@@ -80,7 +80,7 @@ def verify(
         set(inspection.offset_log_versions),
         set(inspection.commit_log_versions),
     )
-    files: list[tuple[str, Item]] = []
+    files: list[Entry] = []
     if full:
         files = list(folder.walk())
         for where in damage.examine(files, on_progress):
@@ -156,38 +156,38 @@ def _unreadable(inspection: Inspection, damage: Damage, findings: Findings) -> N
             )
 
 
-def _unexpected(files: list[tuple[str, Item]], findings: Findings) -> None:
+def _unexpected(files: list[Entry], findings: Findings) -> None:
     """Add leftovers of Spark, and files that Spark did not write."""
-    leftovers = [(path, item) for path, item in files if _is_temporary(item.name)]
+    leftovers = [file for file in files if _is_temporary(file.name)]
     if leftovers:
-        size = sum(item.size for _, item in leftovers)
+        size = sum(file.size for file in leftovers)
         noun, them = ("file", "it") if len(leftovers) == 1 else ("files", "them")
         findings.add(
             "info",
             "leftover-temporary",
-            leftovers[0][0],
+            leftovers[0].key,
             f"Killed attempts left {len(leftovers)} temporary {noun}, {size} bytes; nothing reads {them}.",
             f"Delete {them} while no query runs.",
         )
-    for path, item in files:
-        if item.kind == "outside":
+    for file in files:
+        if file.kind == "outside":
             findings.add(
                 "warning",
                 "outside-link",
-                path,
+                file.key,
                 "It is a symbolic link that leaves the checkpoint; the link was not followed.",
                 "Replace the link with its target.",
             )
-        elif item.kind != "file":
+        elif file.kind != "file":
             what = (
                 "It is a folder deeper than any of Spark's"
-                if item.kind == "folder"
+                if file.is_folder
                 else "It is neither a file nor a folder"
             )
             findings.add(
                 "warning",
                 "unexpected-file",
-                path,
+                file.key,
                 f"{what}; Spark did not write it.",
                 "Move it out of the checkpoint.",
             )

@@ -22,12 +22,13 @@ from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote
 
 from tidemill.checkpoint import SourceFile, SourceOffset
-from tidemill.checkpoint.format.folder import Folder, Item
+from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
 from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.files.position import FilePosition
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import TerminalError
+from tidemill.storage.store import Entry
 from tidemill.text.plurals import pluralize
 
 _GLOB = re.compile(r"[*?\[{]")
@@ -240,7 +241,7 @@ def _logged(checkpoint: Path | None, name: str, relocation: Relocation | None) -
 
 
 @lru_cache(maxsize=512)
-def _compact(checkpoint: str, where: str, _version: Item | None) -> _Logged:
+def _compact(checkpoint: str, where: str, _version: Entry | None) -> _Logged:
     return _Logged.of(read_entry(Folder.at(Path(checkpoint)), where))
 
 

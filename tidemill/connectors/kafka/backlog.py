@@ -95,7 +95,7 @@ def waiting_messages(
     starts: dict[Partition, int] = {}
     if offset is None:
         initial = initial_offsets(checkpoint, name)
-        if initial is None and checkpoint is not None and Folder.at(checkpoint).item("metadata"):
+        if initial is None and checkpoint is not None and Folder.at(checkpoint).has("metadata"):
             return Backlog(1, "messages", "its first batch was never planned")
         starts = _starts(source, begins, ends) if initial is None else begins | initial.by_partition
     waiting: dict[Partition, int] = {}

@@ -54,5 +54,5 @@ class RowPosition(Position):
     def check_folder(self, own: SourceFolder) -> None:
         """Check that the time of the first start can be read."""
         where = f"{own.log}/0"
-        if self.kind == "rate" and own.folder.item(where) and (problem := own.problem(where)):
+        if self.kind == "rate" and own.folder.has(where) and (problem := own.problem(where)):
             own.findings.add_problem(problem, consequence="The source reads it when it starts.", fix=RESTORE)
