@@ -53,7 +53,7 @@ class Folder:
     def at(cls, checkpoint: Checkpoint) -> "Folder":
         """Return the folder of a checkpoint."""
         if isinstance(checkpoint, str | os.PathLike):
-            store = LocalStore(local_path(os.fspath(checkpoint), what="The checkpoint"))
+            store = LocalStore(local_path(os.fspath(checkpoint), field="The checkpoint"))
             return cls(store.confined(), os.fspath(checkpoint))
         return cls(checkpoint.confined(), checkpoint.uri())
 
