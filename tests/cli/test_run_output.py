@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tests.orchestration.shop import ORDERS, Shop
 from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
-from tidemill.checks.evaluation import evaluate_after_run
+from tidemill.checks.evaluation import evaluate
 from tidemill.cli.run.results import line
 from tidemill.cli.run.run import app
 from tidemill.errors import CanceledError, TerminalError
@@ -135,5 +135,5 @@ def test_an_unfinished_stream_has_the_result_of_the_rule_that_stopped_it_only(tm
     error = TerminalError("no", stream=stream.name, rule="second")
     result = StreamResult(stream=stream.name, outcome="failed", error=error)
     target = Target(name="t", lake=Lake.at(tmp_path), default_binding=tmp_path / "landing")
-    checks = evaluate_after_run(stream, target, datetime.now(UTC), result)
+    checks = evaluate(stream, target, datetime.now(UTC), result=result)
     assert {check.name for check in checks} & {"first", "second"} == {"second"}

@@ -100,10 +100,10 @@ def test_the_classes_of_spark_and_delta_come_from_the_archive(tmp_path):
     class_archive.make()
     log = tmp_path / "classes.log"
     start = (
-        "from tidemill.engines.launch import start\n"
+        "from tidemill.engines.launch import application_confs, start\n"
         "from tidemill.target.spark_settings import SparkSettings\n"
         f"conf = {{{JAVA_OPTIONS!r}: '-Xlog:class+load:file={log}'}}\n"
-        "start(SparkSettings(conf=conf)).stop()\n"
+        "start(application_confs(SparkSettings(conf=conf))).stop()\n"
     )
     subprocess.run([sys.executable, "-c", start], check=True)
     loaded = log.read_text().splitlines()

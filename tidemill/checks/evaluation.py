@@ -53,6 +53,9 @@ def evaluate(
 ) -> tuple[CheckResult, ...]:
     """Evaluate checks of a stream. A check that fails to be evaluated is a result, too, and never an exception.
 
+    After a run, a busy or skipped stream has none. A failed stream has no result of an expectation, other than the one
+    that stopped it: the others were not evaluated.
+
     Args:
         result: What a run has just done to the stream; None without a run.
         names: The checks; None for all.
@@ -60,6 +63,12 @@ def evaluate(
     """
     records = StreamRecords(target.lake, stream.name)
     selected = [name for name in check_names(stream) if names is None or name in names]
+    if result is not None and result.outcome in ("busy", "skipped"):
+        return ()
+    if result is not None and result.outcome not in ("updated", "idle"):
+        stopping = None if result.error is None else result.error.rule
+        not_evaluated = {rule.name for rule in stream.expect} - {stopping}
+        selected = [name for name in selected if name not in not_evaluated]
     try:
         snapshot = records.snapshot()
     except (TidemillError, OSError) as error:
@@ -78,35 +87,6 @@ def evaluate(
     results = tuple(_evaluation(context, selected, comparison))
     _record(context, {result.name: result for result in results}, comparison)
     return results
-
-
-def evaluate_after_run(
-    stream: "Stream",
-    target: "Target",
-    now: "datetime",
-    result: "StreamResult",
-    *,
-    names: Collection[str] | None = None,
-    streams: "Mapping[StreamName, Stream] | None" = None,
-) -> tuple[CheckResult, ...]:
-    """Evaluate checks of a stream that a run has just finished with.
-
-    A busy or skipped stream has none. A failed stream has no result of an expectation, other than the one that
-    stopped it: the others were not evaluated.
-
-    Args:
-        result: What the run has done to the stream.
-        names: The checks; None for all.
-        streams: All streams of the target by name, to follow an event to its origin.
-    """
-    if result.outcome in ("busy", "skipped"):
-        return ()
-    checks = evaluate(stream, target, now, result=result, names=names, streams=streams)
-    if result.outcome in ("updated", "idle"):
-        return checks
-    stopping = None if result.error is None else result.error.rule
-    not_evaluated = {rule.name for rule in stream.expect} - {stopping}
-    return tuple(check for check in checks if check.name not in not_evaluated)
 
 
 def _check_names(stream: "Stream") -> Iterator[str]:

@@ -3,12 +3,11 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from threading import Event, Lock
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import psutil
-from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from tidemill.errors import CanceledError, TerminalError
 from tidemill.run.spark.engine import QueryServer
@@ -129,29 +128,24 @@ class SparkEngine:
 
         silence_query_contexts()
         try:
-            if self.settings.mode == "warm" and self._attachment is None:
-                self._attach()
-            return self._connect() if self.settings.mode in ("connect", "warm") else self._start()
+            if self.settings.mode == "connect":
+                return self._connect()
+            from tidemill.engines.java import require_java
+
+            require_java()
+            if self.settings.mode != "warm":
+                from tidemill.engines.launch import application_confs, start
+
+                return start(application_confs(self.settings, little=self._little))
+            if self._attachment is None:
+                from tidemill.engines.warm.attachment import attach
+
+                self._attachment = attach(self.settings, aborted=lambda: self._start_aborted)
+            return self._connect()
         except Exception:
             if self._start_aborted:
                 raise CanceledError from None
             raise
-
-    def _start(self) -> "SparkSession":
-        from tidemill.engines.java import require_java
-
-        require_java()
-        from tidemill.engines.launch import start
-
-        return start(self.settings, little=self._little)
-
-    def _attach(self) -> None:
-        from tidemill.engines.java import require_java
-
-        require_java()
-        from tidemill.engines.warm.attachment import attach
-
-        self._attachment = attach(self.settings, aborted=lambda: self._start_aborted)
 
     def _forget(self, attachment: "Attachment") -> None:
         """Forget a server that has ended, so that the next session has another one.
@@ -196,7 +190,7 @@ class SparkEngine:
         address = remote.reveal() if isinstance(remote, Secret) else remote or ""
         session = SparkSession.builder.remote(address).config("spark.sql.session.timeZone", "UTC").create()
         if self._attachment is not None:
-            from tidemill.engines.engine import WhileServed
+            from tidemill.engines.warm.retries import WhileServed
 
             session.client.set_retry_policies([WhileServed(self._attachment.ended)])
         self._connected.add(session)
@@ -209,19 +203,3 @@ def _spark_processes() -> Iterator[psutil.Process]:
         with suppress(psutil.Error):
             if "pyspark-shell" in child.cmdline():
                 yield child
-
-
-class WhileServed(DefaultPolicy):
-    """Spark's retries, as long as the server lives.
-
-    Args:
-        ended: Set when the server has ended.
-    """
-
-    def __init__(self, ended: Event) -> None:
-        super().__init__()
-        self._ended = ended
-
-    def can_retry(self, exception: BaseException) -> bool:
-        """Return whether a failed call may be repeated."""
-        return not self._ended.is_set() and super().can_retry(exception)

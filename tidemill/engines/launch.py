@@ -112,20 +112,7 @@ def _added(ours: list[str], given: str | None, between: str = ",") -> str:
     return between.join(dict.fromkeys([*ours, *filter(None, theirs)]))
 
 
-def start(settings: SparkSettings, *, little: bool = False) -> "SparkSession":
-    """Start Spark in this process and return its first session.
-
-    Args:
-        settings: What the target says.
-        little: Whether little data waits.
-
-    Raises:
-        ConfigurationError: A variable that holds a secret is not set, or the jars are not available.
-    """
-    return start_with(application_confs(settings, little=little))
-
-
-def start_with(confs: Mapping[str, str]) -> "SparkSession":
+def start(confs: Mapping[str, str]) -> "SparkSession":
     """Start Spark in this process with these confs and return its first session."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dagster import ExecuteInProcessResult
     from rich.console import Console
 
-    from tidemill.cli.machine.demo_input import Amounts
     from tidemill.target.resolve import ResolvedTarget
 
 SEED = 7
@@ -127,10 +126,9 @@ class _Inputs:
         """The destination as a message names it."""
         return self.bootstrap or str(self.landing)
 
-    def more(self, events: int) -> "Amounts":
+    def more(self, events: int) -> Any:
         """Add events."""
         generator = load_generator(self.target.config.parent)
-        amounts: Amounts
         if self.bootstrap is not None:
             amounts = generator.produce(
                 bootstrap=self.bootstrap, events=events, seed=SEED, start=self.next_start

@@ -2,11 +2,10 @@
 
 import importlib
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
@@ -15,34 +14,6 @@ from tidemill.cli.shared.output import new_table, output_console, print_json
 from tidemill.cli.shared.target_flags import AsJson
 from tidemill.errors import ConfigurationError
 from tidemill.text.plurals import pluralize
-
-
-class Amounts(Protocol):
-    """What the generator of the example has written."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of the sequence."""
-
-    @property
-    def start(self) -> int:
-        """The index of the first event."""
-
-    @property
-    def next_start(self) -> int:
-        """The index after the last event."""
-
-    @property
-    def events(self) -> int:
-        """The number of events."""
-
-    @property
-    def records(self) -> int:
-        """The number of records in all feeds."""
-
-    @property
-    def feeds(self) -> Mapping[str, Any]:
-        """The records of each feed by kind, a dataclass."""
 
 
 def load_generator(root: Path) -> Any:
@@ -93,7 +64,7 @@ def generate(
         _show(amounts, str(out or kafka))
 
 
-def as_document(amounts: "Amounts") -> dict[str, object]:
+def as_document(amounts: Any) -> dict[str, object]:
     """Return amounts as `demo generate --json` prints them."""
     feeds = {name: {"records": feed.records, **asdict(feed)} for name, feed in amounts.feeds.items()}
     return {
@@ -106,7 +77,7 @@ def as_document(amounts: "Amounts") -> dict[str, object]:
     }
 
 
-def _show(amounts: "Amounts", destination: str) -> None:
+def _show(amounts: Any, destination: str) -> None:
     table = new_table("Kind", *amounts.feeds, right=tuple(amounts.feeds))
     kinds = (field.name for field in fields(next(iter(amounts.feeds.values()))))
     for kind in ("records", *kinds):

@@ -155,7 +155,11 @@ def run_streams(
                 print_result(result, width, console)
                 printed += 1
                 if result.outcome in ("updated", "failed"):
-                    checks[result.stream] = _checks(result, known, target)
+                    from tidemill.checks.evaluation import evaluate
+
+                    checks[result.stream] = evaluate(
+                        known[result.stream], target, datetime.now(UTC), result=result, streams=known
+                    )
             engine.stop()
     except KeyboardInterrupt:
         interrupted = True
@@ -163,12 +167,3 @@ def run_streams(
             print_result(result, width, console)
     print_failed_checks(checks, width, console)
     return Finished(pipeline_run.finished, checks, interrupted)
-
-
-def _checks(
-    result: "StreamResult", streams: "Mapping[StreamName, Stream]", target: "ResolvedTarget"
-) -> "tuple[CheckResult, ...]":
-    """Evaluate the checks of a stream that has just ended, while the others continue."""
-    from tidemill.checks.evaluation import evaluate_after_run
-
-    return evaluate_after_run(streams[result.stream], target, datetime.now(UTC), result, streams=streams)

@@ -79,15 +79,11 @@ def print_report(report: "Report", *, as_json: bool, target: str | None = None) 
 
     console = output_console(STREAMS_WIDTH)
     if report.columns:
-        table = new_table()
-        table.show_header = True
-        for column in report.columns:
-            table.add_column(
-                column.heading,
-                justify="right" if column.right else "left",
-                no_wrap=column.whole,
-                overflow="fold",
-            )
+        table = new_table(
+            *(column.heading for column in report.columns),
+            right=tuple(column.heading for column in report.columns if column.right),
+            no_wrap=tuple(column.heading for column in report.columns if column.whole),
+        )
         for row in report.items if report.rows is None else report.rows:
             cells = [
                 (cell, column.styles.get(cell)) for column in report.columns for cell in (column.of(row),)

@@ -40,15 +40,15 @@ def main() -> None:
     folder, root, target, lock = sys.argv[1:]
     os.set_inheritable(int(lock), False)  # held by this process alone, and released when it ends
     home = ServerHome(target, Path(root), Path(folder))
-    start = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     token = secrets.token_urlsafe(32)
     _log_without(token, home.log)
     os.environ[TOKEN_VARIABLE] = token
     os.environ.setdefault("SPARK_HOME", str(_spark_home(home)))
-    from tidemill.engines.launch import start_with
+    from tidemill.engines.launch import start
 
-    spark = start_with(start["confs"])
-    _serve(home, spark, token, start["confs"], start["idle_timeout"])
+    spark = start(request["confs"])
+    _serve(home, spark, token, request["confs"], request["idle_timeout"])
 
 
 def _spark_home(home: ServerHome) -> Path:

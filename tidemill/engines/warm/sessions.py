@@ -4,6 +4,8 @@ import gc
 import time
 from typing import TYPE_CHECKING, Any
 
+from tidemill.run.spark.classic import each
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -84,7 +86,7 @@ class ConnectSessions:
     def _sessions(self, client: str) -> "Iterator[tuple[Any, Any]]":
         """Yield the key and the classic session of each session of a client."""
         manager = self._service.sessionManager()
-        for info in _each(manager.listActiveSessions()):
+        for info in each(manager.listActiveSessions()):
             if info.userId() == client:
                 holder = manager.getIsolatedSessionIfPresent(info.key())
                 if holder.isDefined():
@@ -94,7 +96,7 @@ class ConnectSessions:
         """Yield the operations of a client that are running."""
         running = self._service.listActiveExecutions()
         if running.isRight():
-            for info in _each(running.toOption().get()):
+            for info in each(running.toOption().get()):
                 if info.userId() == client:
                     yield str(info.operationId())
 
@@ -102,8 +104,3 @@ class ConnectSessions:
         """Return the names of the threads that work for clients: an interrupted operation ends with its thread."""
         threads = self._jvm.java.lang.Thread.getAllStackTraces().keySet()
         return [str(thread.getName()) for thread in threads]
-
-
-def _each(sequence: Any) -> "Iterator[Any]":
-    """Yield the members of a Scala sequence."""
-    return (sequence.apply(position) for position in range(sequence.size()))

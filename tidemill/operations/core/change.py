@@ -150,7 +150,9 @@ def never_run(stream: "Stream", what: str) -> TerminalError:
 
 
 @contextmanager
-def changing(stream: "Stream", target: "Target", reason: str, *, dry_run: bool) -> Iterator[StreamUnderChange]:
+def changing(
+    stream: "Stream", target: "Target", reason: str, *, dry_run: bool
+) -> Iterator[StreamUnderChange]:
     """Hold a stream's lease while it is changed.
 
     Args:

@@ -28,9 +28,10 @@ from dagster import (
     multi_asset,
 )
 
+from tidemill.checks.evaluation import evaluate
 from tidemill.definitions.selection import select
 from tidemill.errors import TidemillError
-from tidemill.orchestration.assets.checks import check_results, check_specs
+from tidemill.orchestration.assets.checks import as_dagster, check_specs
 from tidemill.orchestration.assets.events import Event, without_output
 from tidemill.orchestration.assets.metadata import idle_metadata, result_metadata
 from tidemill.orchestration.assets.observations import LiveObservations
@@ -325,7 +326,8 @@ def _report(
     """Yield one stream's result as Dagster events, which Dagster records at once."""
     now, stream = datetime.now(UTC), known[result.stream]
     names = _selected_checks(context, key)
-    checks = list(check_results(stream, key, target, now, result=result, names=names, streams=known))
+    results = evaluate(stream, target, now, result=result, names=names, streams=known)
+    checks = [as_dagster(check, key) for check in results]
     for warning in result.warnings:
         context.log.warning("%s: %s", result.stream, warning)
     match result.outcome:
@@ -384,7 +386,8 @@ def _standalone_checks(
     alone = {check.asset_key for check in context.selected_asset_check_keys} - context.selected_asset_keys
     for key in alone & streams.keys():
         names = _selected_checks(context, key)
-        yield from check_results(streams[key], key, target, now, names=names, streams=known)
+        checks = evaluate(streams[key], target, now, names=names, streams=known)
+        yield from (as_dagster(check, key) for check in checks)
 
 
 def _raise_for(results: "list[StreamResult]") -> None:

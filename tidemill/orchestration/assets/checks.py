@@ -4,22 +4,16 @@ What is checked, and how, is in `tidemill.checks`: the run, a schedule and `tide
 same functions.
 """
 
-from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, MetadataValue
 
-from tidemill.checks.evaluation import check_names, evaluate, evaluate_after_run
+from tidemill.checks.evaluation import check_names
 from tidemill.checks.rows import consequence
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from tidemill.checks.result import CheckResult
     from tidemill.definitions.stream import Stream
-    from tidemill.run.execute.results import StreamResult
-    from tidemill.target.target import Target
-    from tidemill.text.names import StreamName
 
 DESCRIPTIONS = {
     "checkpoint_sound": "The next run can start from the checkpoint without losing or repeating data.",
@@ -48,30 +42,6 @@ def check_specs(stream: "Stream", key: AssetKey) -> list[AssetCheckSpec]:
         )
         for name in check_names(stream)
     ]
-
-
-def check_results(
-    stream: "Stream",
-    key: AssetKey,
-    target: "Target",
-    now: "datetime",
-    *,
-    result: "StreamResult | None" = None,
-    names: "Collection[str] | None" = None,
-    streams: "Mapping[StreamName, Stream] | None" = None,
-) -> Iterator[AssetCheckResult]:
-    """Yield the results of a stream's checks, after a run or without one.
-
-    Args:
-        result: What a run has just done to the stream; None without a run.
-        names: The checks; None for all.
-        streams: All streams of the pipeline by name.
-    """
-    if result is None:
-        checks = evaluate(stream, target, now, names=names, streams=streams)
-    else:
-        checks = evaluate_after_run(stream, target, now, result, names=names, streams=streams)
-    yield from (as_dagster(check, key) for check in checks)
 
 
 def as_dagster(check: "CheckResult", key: AssetKey) -> AssetCheckResult:

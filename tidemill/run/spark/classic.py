@@ -210,7 +210,7 @@ def _typed(node: Any, catalyst: Any) -> "Iterator[tuple[str, str]]":
     name = str(node.nodeName())
     if name == "Aggregate":
         buffers = dict.fromkeys(
-            buffer for part in _each(node.aggregateExpressions()) for buffer in _buffers(part)
+            buffer for part in each(node.aggregateExpressions()) for buffer in _buffers(part)
         )
         yield name, f"{_types(node.groupingExpressions())}; {', '.join(types for _, types in buffers)}"
     elif name.startswith("Deduplicate"):
@@ -225,7 +225,7 @@ def _typed(node: Any, catalyst: Any) -> "Iterator[tuple[str, str]]":
         yield name, f"{_types(node.groupingAttributes())}; {state}"
     elif name == "GlobalLimit" or name.startswith(("FlatMapGroupsWithState", "TransformWithState")):
         yield name, ""
-    for child in _each(node.children()):
+    for child in each(node.children()):
         yield from _typed(child, catalyst)
 
 
@@ -234,7 +234,7 @@ def _buffers(expression: Any) -> "Iterator[tuple[str, str]]":
     if str(expression.getClass().getSimpleName()) == "AggregateExpression":
         yield str(expression.toString()), _types(expression.aggregateFunction().aggBufferAttributes())
         return
-    for child in _each(expression.children()):
+    for child in each(expression.children()):
         yield from _buffers(child)
 
 
@@ -251,11 +251,11 @@ def _types_of_side(node: Any) -> str:
         else:
             never_null |= pushable
         side = side.child()
-    return ", ".join(_type(column, never_null) for column in _each(node.output()))
+    return ", ".join(_type(column, never_null) for column in each(node.output()))
 
 
 def _types(expressions: Any) -> str:
-    return ", ".join(map(_type, _each(expressions)))
+    return ", ".join(map(_type, each(expressions)))
 
 
 def _type(expression: Any, never_null: "Collection[str]" = ()) -> str:
@@ -280,6 +280,6 @@ def _described(kind: Any, *, nullable: bool = True) -> str:
     return described if nullable else f"{described} not null"
 
 
-def _each(sequence: Any) -> "Iterator[Any]":
+def each(sequence: Any) -> "Iterator[Any]":
     """Yield the members of a Scala sequence."""
     return (sequence.apply(position) for position in range(sequence.size()))
