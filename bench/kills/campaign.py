@@ -81,7 +81,7 @@ class Run:
     def group(self) -> list[psutil.Process]:
         """Return the processes of the run that are alive."""
         alive = []
-        for process in psutil.process_iter(["status"]):
+        for process in psutil.process_iter(["name", "status"]):
             try:
                 if (
                     os.getpgid(process.pid) == self.process.pid
@@ -106,7 +106,7 @@ class Run:
         Before there is a JVM, the command is killed instead of it.
         """
         killed, group = time.monotonic(), self.group()
-        jvms = [process for process in group if process.name() == "java"]
+        jvms = [process for process in group if process.info["name"] == "java"]
         command = [process for process in group if process.pid == self.process.pid]
         victims = {"all": group, "command": command, "jvm": jvms or command}
         for process in victims[victim]:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tidemill.checkpoint.format.commits import WATERMARK
 from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.logs import commit_batches, offset_batches, offset_entry
 from tidemill.checkpoint.format.offsets import OffsetEntry, Offsets
@@ -206,6 +207,24 @@ class CheckpointWriter:
         _STORE.create(self._key(f"offsets/{batch}"), content.encode())
         return batch
 
+    def raise_watermark(self, tail: Tail, watermark_ms: int) -> None:
+        """Raise the watermark that the last commit leaves for the next batch; what the commit had needs no copy.
+
+        Args:
+            tail: The end of the checkpoint, whose last batch is committed.
+            watermark_ms: The watermark, milliseconds since the epoch.
+
+        Raises:
+            ValueError: The checkpoint has no committed batch.
+        """
+        if tail.latest_commit is None:
+            raise ValueError("a checkpoint without a committed batch has no next batch")
+        where = f"commits/{tail.latest_commit.batch_id}"
+        version, fields, *_ = self._folder.read(where).decode().split("\n")
+        self._replace_unchecked(
+            where, "\n".join([version, _json(json.loads(fields) | {WATERMARK: watermark_ms})])
+        )
+
     def change_offsets(self, change: Callable[[Offsets], Offsets]) -> None:
         """Change the offsets in the entries that a restart reads."""
         for batch in self._folder.numbers("offsets")[-_ENTRIES_OF_A_RESTART:]:
@@ -248,12 +267,15 @@ class CheckpointWriter:
         _STORE.delete([file.key for file in files])
 
     def _edit(self, where: str, content: str) -> None:
-        folder, _, name = where.rpartition("/")
-        checksum = f"{folder}/.{name}.crc"
         self._copy_away(where)
-        if self._folder.has(checksum):  # Hadoop refuses a file that its checksum does not fit, and needs none
-            self._copy_away(checksum)
-            _STORE.delete([self._key(checksum)])
+        if self._folder.has(_checksum(where)):
+            self._copy_away(_checksum(where))
+        self._replace_unchecked(where, content)
+
+    def _replace_unchecked(self, where: str, content: str) -> None:
+        """Replace a file; Hadoop refuses one that its checksum file does not fit, and needs none."""
+        if self._folder.has(_checksum(where)):
+            _STORE.delete([self._key(_checksum(where))])
         self._replace(where, content)
 
     def _copy_away(self, where: str) -> None:
@@ -297,6 +319,11 @@ class CheckpointWriter:
 
 def _key(folder: Folder) -> str:
     return folder.store.uri().removeprefix("/")
+
+
+def _checksum(where: str) -> str:
+    folder, _, name = where.rpartition("/")
+    return f"{folder}/.{name}.crc"
 
 
 def _entry_like(folder: Folder, batch: int, offsets: Offsets, **changed: int) -> str:

@@ -21,7 +21,7 @@ from tidemill.connectors.answers import (
 from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.external_keys import other_key
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.definitions.source import Source
+from tidemill.definitions.source import Source, Watermark
 from tidemill.errors import TerminalError
 from tidemill.text.durations import spark_interval
 
@@ -41,6 +41,8 @@ StartingPoint = int | Literal["snapshot", "begun", "declared"]
 checkpoint says; or where the options of the source say."""
 READ_OBSERVATION = "tidemill_read_"
 """The prefix of the observations that count the rows of a source, each with the source's name."""
+NEWEST_EVENT = "newest_event_ms"
+"""What such an observation calls the newest event time, milliseconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,9 @@ class Connector(ABC, Generic[AnySource]):
     def open(self, source: AnySource, context: SourceContext, name: str) -> "DataFrame":
         """Return a source as a DataFrame, with its watermark; where it streams, its rows are counted."""
         rows = self.load(source, context, name)
-        if source.streaming:
-            rows = observed_input(rows, name)
+        if not source.streaming:
+            return rows
+        rows = observed_input(rows, name, source.watermark)
         if source.watermark is None:
             return rows
         return rows.withWatermark(source.watermark.column, spark_interval(source.watermark.delay))
@@ -181,6 +184,14 @@ class Connector(ABC, Generic[AnySource]):
 
     def rows(self, source: AnySource, reading: Reading, end: SourceOffset) -> int | None:
         """Return the number of rows from the position of a reading to an end; None where it is unknown."""
+        return None
+
+    def newest_event(self, source: AnySource, reading: Reading, end: SourceOffset) -> int | None:
+        """Return the newest time in the column of the watermark from the position of a reading to an end.
+
+        Returns:
+            Milliseconds since the epoch; None where it is unknown, and where there is none.
+        """
         return None
 
     def span(self, source: AnySource, reading: Reading, period: Period) -> SourceSpan | None:
@@ -291,12 +302,15 @@ class Connector(ABC, Generic[AnySource]):
         )
 
 
-def observed_input(rows: "DataFrame", name: str) -> "DataFrame":
-    """Return rows that are counted where they enter the function.
+def observed_input(rows: "DataFrame", name: str, watermark: Watermark | None = None) -> "DataFrame":
+    """Return rows that are counted where they enter the function, with their newest event time.
 
     Spark's own count of input rows is of reads: it misses rows that a pushed filter leaves out, and has rows twice
-    that are read twice.
+    that are read twice. Of the event times, Spark reports those of one source only.
     """
     from pyspark.sql import functions as F
 
-    return rows.observe(f"{READ_OBSERVATION}{name}", F.count(F.lit(1)).alias("rows"))
+    metrics = [F.count(F.lit(1)).alias("rows")]
+    if watermark is not None and (watermark.column, "timestamp") in rows.dtypes:
+        metrics.append(F.unix_millis(F.max(F.col(watermark.column))).alias(NEWEST_EVENT))
+    return rows.observe(f"{READ_OBSERVATION}{name}", *metrics)

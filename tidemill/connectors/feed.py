@@ -85,7 +85,7 @@ class Feed(Source):
         """The feed's name."""
         return self.name
 
-    def with_watermark(self, column: str, delay: object) -> NoReturn:
+    def with_watermark(self, column: str, delay: object, *, idle_after: object = None) -> NoReturn:
         """Refuse a watermark: a feed is ingested without state.
 
         Raises:

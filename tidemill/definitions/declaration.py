@@ -221,12 +221,26 @@ def check_freshness(stream: Stream) -> None:
         )
 
 
+def _check_idle_after(stream: Stream) -> None:
+    marks = {
+        name: source.watermark for name, source in stream.sources.items() if source.watermark is not None
+    }
+    for name, mark in marks.items():
+        if mark.idle_after is not None and len(marks) == 1:
+            raise DefinitionError(
+                f"the source {name!r} has idle_after, and no other source has a watermark that it could hold back. "
+                "Leave idle_after out.",
+                code="idle-after-without-effect",
+            )
+
+
 def check_parts(stream: Stream) -> None:
     """Check what only the parts together can get wrong.
 
     Raises:
         DefinitionError: The sources, the output mode and the sink do not fit each other.
     """
+    _check_idle_after(stream)
     if not any(source.streaming for source in stream.sources.values()):
         raise DefinitionError(
             "every source is a snapshot, so nothing would ever trigger the stream: let one of them stream.",

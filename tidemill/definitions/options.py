@@ -15,7 +15,7 @@ WatermarkPolicy = Literal["min", "max"]
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
-_WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
@@ -23,7 +23,7 @@ _PROVIDERS = {
 _OWN = {
     _PARTITIONS: "shuffle_partitions=",
     _STATE_STORE: "state_store=",
-    _WATERMARK_POLICY: "watermark_policy=",
+    WATERMARK_POLICY: "watermark_policy=",
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "nothing, because sources are always named",
     "spark.sql.streaming.offsetLog.formatVersion": "nothing, because sources are always named",
 }
@@ -79,7 +79,7 @@ class QueryOptions:
         """The confs that the declaration decides, to be compared with what a checkpoint keeps."""
         declared = {
             _STATE_STORE: _PROVIDERS[self.state_store],
-            _WATERMARK_POLICY: self.watermark_policy,
+            WATERMARK_POLICY: self.watermark_policy,
             **self.options,
         }
         if self.shuffle_partitions is not None:
@@ -95,7 +95,7 @@ class QueryOptions:
             # How often Spark writes snapshots of the state and removes old files, while a query runs. Most runs are
             # shorter than its minute, so that each start would read the changes of all batches since the first one.
             "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
-            _WATERMARK_POLICY: self.watermark_policy,
+            WATERMARK_POLICY: self.watermark_policy,
             "spark.sql.session.timeZone": "UTC",
             # Sources have names in the checkpoint, so that inputs can be added, removed and reordered.
             "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",

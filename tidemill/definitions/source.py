@@ -24,10 +24,13 @@ class Watermark:
     Attributes:
         column: The event-time column, a timestamp.
         delay: How far a row may be behind the newest event time seen.
+        idle_after: How long the source may have no new events before the others no longer wait for it; None where
+            they always do.
     """
 
     column: str
     delay: timedelta
+    idle_after: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,20 @@ class Source(ABC):
         """The stream whose table it reads; None for other sources."""
         return None
 
-    def with_watermark(self, column: str, delay: str | timedelta) -> Self:
+    def with_watermark(
+        self, column: str, delay: str | timedelta, *, idle_after: str | timedelta | None = None
+    ) -> Self:
         """Return the same source with a watermark.
+
+        The watermark of a stream with several such sources is that of the slowest one. Across runs it is what a
+        query that never stops would have: each run continues with the newest event time of every source.
 
         Args:
             column: The event-time column.
             delay: How late rows may arrive: `"2 hours"`.
+            idle_after: How long the source may have no new events before the watermark leaves it behind; its rows
+                that come after that, behind the watermark, are late, and counted as such. By default the watermark
+                waits for it.
 
         Raises:
             DefinitionError: The column or the delay is not valid, the source is a snapshot, or it already has a
@@ -88,7 +99,9 @@ class Source(ABC):
                 f"{self.describe()}: watermark column is {column!r}; name an event-time column."
             )
         delay = parse_duration(delay, field=f"{self.describe()}: watermark delay")
-        return replace(self, watermark=Watermark(column, delay))
+        if idle_after is not None:
+            idle_after = parse_duration(idle_after, field=f"{self.describe()}: idle_after")
+        return replace(self, watermark=Watermark(column, delay, idle_after))
 
     @abstractmethod
     def describe(self) -> str:

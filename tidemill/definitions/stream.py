@@ -122,9 +122,9 @@ class Stream:
             )
         return StreamTable(stream=self.name, mode="append", is_merge=False, definition=self)
 
-    def with_watermark(self, column: str, delay: str) -> StreamTable:
+    def with_watermark(self, column: str, delay: str, *, idle_after: str | None = None) -> StreamTable:
         """Return its new rows as a source with a watermark; see `Source.with_watermark`."""
-        return self.reading().with_watermark(column, delay)
+        return self.reading().with_watermark(column, delay, idle_after=idle_after)
 
     def limited(
         self, *, max_files_per_batch: int = MAX_FILES_PER_BATCH, max_bytes_per_batch: int | None = None

@@ -49,6 +49,7 @@ class BatchRecord:
         end_offsets: Where each source ended.
         watermark_ms: The watermark during the batch, milliseconds since the epoch; None without one.
         newest_event_ms: The newest event time in the batch, milliseconds since the epoch.
+        newest_event_ms_by_source: The same of each source with a watermark that had events, by source name.
         state_rows: Rows in state after the batch.
         state_bytes: Memory of the state after the batch.
         state_rows_removed: Rows that the batch evicted from state.
@@ -76,6 +77,7 @@ class BatchRecord:
     end_offsets: Mapping[str, object] = field(default_factory=dict)
     watermark_ms: int | None = None
     newest_event_ms: int | None = None
+    newest_event_ms_by_source: Mapping[str, int] = field(default_factory=dict)
     state_rows: int | None = None
     state_bytes: int | None = None
     state_rows_removed: int | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemill.checkpoint import FileAbsentError, OffsetEntry, read_offset
-from tidemill.connectors.connector import READ_OBSERVATION
+from tidemill.connectors.connector import NEWEST_EVENT, READ_OBSERVATION
 from tidemill.connectors.violations import OBSERVATION
 from tidemill.records.batch import BatchCounts, BatchRecord, Late
 from tidemill.storage.commit_metadata import commit_metadata
@@ -92,6 +92,7 @@ def batch_record(
         end_offsets=plain_offsets(offsets),
         watermark_ms=offsets.watermark_ms or None,
         newest_event_ms=_milliseconds(event_time.get("max")),
+        newest_event_ms_by_source=_newest_events(live),
         state_rows=sum(o.get("numRowsTotal") or 0 for o in operators) if operators else None,
         state_bytes=sum(o.get("memoryUsedBytes") or 0 for o in operators) if operators else None,
         state_rows_removed=sum(o.get("numRowsRemoved") or 0 for o in operators) if operators else None,
@@ -121,19 +122,25 @@ def iso(milliseconds: int) -> str:
 
 def _rows_read(progress: Mapping[str, Any]) -> int | None:
     """Return the rows that the sources counted; Spark's count of input rows where none did."""
-    counted = _observed_rows(progress, READ_OBSERVATION)
-    if counted is not None:
-        return counted
+    if inputs := _inputs(progress):
+        return sum(metrics.get("rows") or 0 for metrics in inputs.values())
     sources = progress.get("sources")
     return None if sources is None else sum(source.get("numInputRows") or 0 for source in sources)
 
 
-def _observed_rows(progress: Mapping[str, Any], prefix: str) -> int | None:
-    """Return the rows of all observations whose names begin so; None where there is none."""
-    counts = [
-        _observed(progress, name) for name in progress.get("observedMetrics") or {} if name.startswith(prefix)
-    ]
-    return sum(count.get("rows") or 0 for count in counts) if counts else None
+def _newest_events(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Return the newest event time of each source that had events."""
+    newest = {name: metrics.get(NEWEST_EVENT) for name, metrics in _inputs(progress).items()}
+    return {name: time for name, time in newest.items() if time is not None}
+
+
+def _inputs(progress: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return what was observed of each source, by source name."""
+    return {
+        name.removeprefix(READ_OBSERVATION): _observed(progress, name)
+        for name in progress.get("observedMetrics") or {}
+        if name.startswith(READ_OBSERVATION)
+    }
 
 
 def _observed(progress: Mapping[str, Any], name: str) -> Mapping[str, Any]:

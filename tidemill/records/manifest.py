@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import CheckpointError, TerminalError, TidemillError
+from tidemill.records.newest_events import NewestEvents, newest_events_from_json
 from tidemill.records.stateful_operator import (
     AcceptedChange,
     StatefulOperator,
@@ -42,6 +43,9 @@ class Generation:
         output_mode: The output mode of the plan that ran last; None where an older Tidemill wrote the manifest.
         table_id: The id of the main table, which shows when it was replaced by another one.
         ledger_batch: The last batch that has its line in the ledger; -1 before the first.
+        watermarks: The sources whose watermarks make up that of the plan that ran last, by name; None where the
+            function has watermarks of its own, and where an older Tidemill wrote the manifest.
+        newest_events: The newest event of each source up to that batch.
         warnings: The warnings about the plan that ran last.
         continues: The generation whose batches and offsets it continues, as after a rewind; None where it began again.
         first_batch: The first batch of its own: those before it are of the generations that it continues.
@@ -61,6 +65,8 @@ class Generation:
     output_mode: str | None = None
     table_id: str | None = None
     ledger_batch: int = -1
+    watermarks: tuple[str, ...] | None = None
+    newest_events: NewestEvents = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     continues: int | None = None
     first_batch: int = 0
@@ -202,12 +208,15 @@ def _generation(fields: dict[str, Any]) -> Generation:
     sources = {name: {} for name in fields.pop("bindings", {})} | fields.pop("sources", {})
     warnings = tuple(fields.pop("warnings", ()))
     operators, accepted = fields.pop("operators", None), fields.pop("accepted_changes", ())
+    watermarks, newest_events = fields.pop("watermarks", None), fields.pop("newest_events", {})
     return Generation(
         **fields,
         warnings=warnings,
         sources={name: _source(record) for name, record in sources.items()},
         operators=operators_from_json(operators),
         accepted_changes=tuple(map(accepted_from_json, accepted)),
+        watermarks=None if watermarks is None else tuple(watermarks),
+        newest_events=newest_events_from_json(newest_events),
     )
 
 

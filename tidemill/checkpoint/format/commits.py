@@ -8,7 +8,8 @@ from tidemill.checkpoint.format.errors import CheckpointFormatError
 from tidemill.checkpoint.format.logfile import excerpt, long_field, parse_object, versioned_lines
 
 KNOWN_VERSION = 2
-_WATERMARK = "nextBatchWatermarkMs"
+WATERMARK = "nextBatchWatermarkMs"
+"""The field with the watermark of the next batch."""
 
 StateIds = Mapping[int, tuple[tuple[str, ...], ...]]
 """Operator -> partition -> the state id of each of its stores after the batch."""
@@ -41,11 +42,11 @@ def parse_commit(batch_id: int, data: bytes, where: str) -> CommitEntry:
     version, lines = versioned_lines(where, data, known=KNOWN_VERSION)
     fields = parse_object(where, lines[0]) if lines else {}  # Spark 2.1 wrote the version line alone
     ids = fields.get("stateUniqueIds")
-    has_watermark = _WATERMARK in fields
+    has_watermark = WATERMARK in fields
     return CommitEntry(
         batch_id=batch_id,
         version=version,
-        next_watermark_ms=long_field(where, fields, _WATERMARK) if has_watermark else None,
+        next_watermark_ms=long_field(where, fields, WATERMARK) if has_watermark else None,
         state_unique_ids=None if ids is None else _state_ids(where, ids),
     )
 

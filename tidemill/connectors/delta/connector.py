@@ -11,7 +11,7 @@ from tidemill.connectors.connector import Connector, Reading, SourceContext
 from tidemill.connectors.delta.backlog import TableReading, waiting_versions
 from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.connectors.delta.retention import table_expiry
-from tidemill.connectors.delta.rows import rows_of_versions, whole_versions
+from tidemill.connectors.delta.rows import newest_in_versions, rows_of_versions, whole_versions
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.delta.span import table_span
 from tidemill.connectors.external_keys import folder_key
@@ -66,14 +66,20 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
 
     def rows(self, source: DeltaSource | StreamTable, reading: Reading, end: SourceOffset) -> int | None:
         """Return the rows that commits of a stream's table have added, where whole versions are read."""
-        start = DeltaPosition.of(reading.offset)
-        begins_with_log = start is not None or reading.record.start == "log"
-        if not isinstance(source, StreamTable) or source.mode != "append" or not begins_with_log:
-            return None
-        versions = whole_versions(start, DeltaPosition.of(end))
+        versions = _versions_read(source, reading, end)
         return (
-            None if versions is None else rows_of_versions(reading.target.lake.table(source.stream), versions)
+            None if versions is None else rows_of_versions(self.table(source, reading.target.lake), versions)
         )
+
+    def newest_event(
+        self, source: DeltaSource | StreamTable, reading: Reading, end: SourceOffset
+    ) -> int | None:
+        """Return the newest event time by the statistics of the files, where whole versions are read."""
+        versions = _versions_read(source, reading, end)
+        if versions is None or source.watermark is None:
+            return None
+        table = self.table(source, reading.target.lake)
+        return newest_in_versions(table, versions, source.watermark.column)
 
     def span(self, source: DeltaSource | StreamTable, reading: Reading, period: Period) -> SourceSpan | None:
         """Return the versions of a period."""
@@ -209,3 +215,12 @@ def _limited(
 def _without_tombstones(changes: "DataFrame") -> "DataFrame":
     """Return the changes of what readers of the table see; the sink writes none across (sinks/changes.py)."""
     return changes.where(f"NOT {DELETED}")
+
+
+def _versions_read(source: DeltaSource | StreamTable, reading: Reading, end: SourceOffset) -> range | None:
+    """Return the versions of a stream's table up to an offset; None where more or less than whole ones are read."""
+    start = DeltaPosition.of(reading.offset)
+    begins_with_log = start is not None or reading.record.start == "log"
+    if not isinstance(source, StreamTable) or source.mode != "append" or not begins_with_log:
+        return None
+    return whole_versions(start, DeltaPosition.of(end))

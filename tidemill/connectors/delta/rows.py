@@ -1,12 +1,15 @@
-"""The rows and bytes that commits of a Delta table add, by the statistics in its log."""
+"""The rows, bytes and newest times that commits of a Delta table add, by the statistics in its log."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.storage.delta_log import commit_of
 from tidemill.storage.table_ref import TableRef
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rows_added(actions: Iterable[Mapping[str, Any]]) -> int | None:
@@ -27,18 +30,49 @@ def bytes_added(actions: Iterable[Mapping[str, Any]]) -> int:
 
 def rows_of_versions(table: TableRef, versions: Sequence[int]) -> int | None:
     """Return the rows that commits have added to a stream's table; None where the log no longer has one of them."""
-    count = 0
+    commits = _read_by_streams(table, versions)
+    counts = [rows_added(actions) for actions in commits] if commits is not None else [None]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def newest_in_versions(table: TableRef, versions: Sequence[int], column: str) -> int | None:
+    """Return the newest time that commits have added to a column, by the statistics of their files.
+
+    Delta writes the statistics of times in milliseconds, and so does Spark compute its watermark.
+
+    Args:
+        table: The table of a stream.
+        versions: The versions of the commits.
+        column: The column, a timestamp.
+
+    Returns:
+        Milliseconds since the epoch; None where a commit or a file has no statistics, and where no row has a time.
+    """
+    newest = []
+    for actions in _read_by_streams(table, versions) or ():
+        for add in _added(actions):
+            stats = json.loads(str(add.get("stats") or "{}"))
+            if column in (stats.get("maxValues") or {}):
+                newest.append(_milliseconds(stats["maxValues"][column]))
+            elif (stats.get("nullCount") or {}).get(column) != stats.get("numRecords", -1):
+                return None
+    return max(newest, default=None)
+
+
+def _milliseconds(time: str) -> int:
+    return (datetime.fromisoformat(time) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _read_by_streams(table: TableRef, versions: Sequence[int]) -> list[Sequence[Mapping[str, Any]]] | None:
+    """Return the actions of the commits that readers of a stream's table do not skip; None where one is missing."""
+    commits: list[Sequence[Mapping[str, Any]]] = []
     for version in versions:
         actions = table.log.actions(version)
         if actions is None:
             return None
-        if commit_of(version, actions).removes_rows:
-            continue  # readers of a stream's table skip it
-        rows = rows_added(actions)
-        if rows is None:
-            return None
-        count += rows
-    return count
+        if not commit_of(version, actions).removes_rows:
+            commits.append(actions)
+    return commits
 
 
 def whole_versions(start: DeltaPosition | None, end: DeltaPosition | None) -> range | None:

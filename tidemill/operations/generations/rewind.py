@@ -35,6 +35,7 @@ from tidemill.operations.generations.table_versions import (
     version_before_replays,
 )
 from tidemill.records.manifest import Manifest
+from tidemill.records.newest_events import NewestEvents, with_batches
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
@@ -44,6 +45,7 @@ from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
+    from tidemill.records.batch import BatchRecord
     from tidemill.records.lease import Lease
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
@@ -312,10 +314,22 @@ class _Rewinding:
     def _switch(self) -> None:
         manifest = existing_manifest(self.records)
         if manifest.active.number != self._decided["generation"]:
-            self.records.write_manifest(_rewound(manifest, self._decided))
+            newest = _newest_events(self.records, manifest, self._decided["batch"])
+            self.records.write_manifest(_rewound(manifest, self._decided, newest))
 
 
-def _rewound(manifest: Manifest, decided: Mapping[str, Any]) -> Manifest:
+def _newest_events(records: StreamRecords, manifest: Manifest, batch: int) -> NewestEvents:
+    """Return the newest events up to a batch: those of later batches would make rows late that are read again."""
+    by_number = {generation.number: generation for generation in manifest.generations}
+    lines = list(records.ledger.lines())
+    kept: list[BatchRecord] = []
+    for number in continued(manifest):
+        kept += [line for line in lines if line.generation == number and line.batch_id <= batch]
+        batch = min(batch, by_number[number].first_batch - 1)
+    return with_batches({}, sorted(kept, key=lambda line: line.batch_id))
+
+
+def _rewound(manifest: Manifest, decided: Mapping[str, Any], newest_events: NewestEvents) -> Manifest:
     active = manifest.active
     sources = {
         # What was read last is known again when the next run ends.
@@ -331,6 +345,7 @@ def _rewound(manifest: Manifest, decided: Mapping[str, Any]) -> Manifest:
             sources=sources,
             query_id=decided["query_id"],
             ledger_batch=decided["batch"],
+            newest_events=newest_events,
             continues=active.number,
             first_batch=decided["batch"] + 1,
         )

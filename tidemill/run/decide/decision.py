@@ -14,10 +14,12 @@ from tidemill.connectors.connector import Reading
 from tidemill.connectors.registry import backlog_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.options import pinned_differences
+from tidemill.records.ledger_line import iso
 from tidemill.records.manifest import Manifest, first_manifest
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.decide import sources as source_records
 from tidemill.run.decide.preconditions import check
+from tidemill.run.decide.watermark import watermark_to_continue
 from tidemill.run.tables.versions import check_read_commits
 from tidemill.target.target import Target
 
@@ -81,7 +83,17 @@ class RunDecision:
     def is_urgent(self) -> bool:
         """Whether a run is due whatever waits: a first run, a repair, or missing ledger lines."""
         start = self.snapshot.tail.next_start.kind in ("repeat_batch", "no_data_batch")
-        return start or self.snapshot.query_id is None or self.snapshot.ledger_is_behind
+        return (
+            start
+            or self.snapshot.query_id is None
+            or self.snapshot.ledger_is_behind
+            or self._watermark_to_continue is not None
+        )
+
+    @property
+    def _watermark_to_continue(self) -> int | None:
+        waiting = [*self.counted, *self.uncounted]
+        return watermark_to_continue(self.stream, self.manifest.active, self.snapshot.tail, waiting)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -99,6 +111,8 @@ class RunDecision:
             reasons.append(f"batch {start.batch_id} must be repeated")
         if start.kind == "no_data_batch":
             reasons.append(f"no-data batch {start.batch_id} is pending")
+        if (watermark_ms := self._watermark_to_continue) is not None:
+            reasons.append(f"the watermark moves to {iso(watermark_ms)}")
         return tuple(reasons)
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from tidemill.errors import TerminalError
 from tidemill.plans.lineage import Lineage, lineage_of
 from tidemill.plans.operators import operators_of, with_types
 from tidemill.plans.plan_tree import parse_plan, reads_all
+from tidemill.plans.watermarks import watermarks_in
 from tidemill.records.stateful_operator import StatefulOperator
 from tidemill.run.batch.validation_rules import is_repeatable, uses_time_of_batch
 from tidemill.run.batch.writer import batch_column
@@ -57,6 +58,7 @@ class Query:
         reads_all: For a feed, whether its function reads each record whatever the records are.
         warnings: What the plan does that its author may not expect, one sentence each.
         lineage: The columns of the sources that each output column is computed from, where the plan shows them.
+        watermarks: The sources whose watermarks make up that of the query; None where its function sets others.
     """
 
     rows: "DataFrame"
@@ -68,6 +70,7 @@ class Query:
     reads_all: bool = True
     warnings: tuple[str, ...] = ()
     lineage: Lineage = field(default_factory=dict)
+    watermarks: tuple[str, ...] | None = ()
 
 
 def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
@@ -92,13 +95,15 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
     refuse_reserved(output.columns, _reserved(stream, inputs.values()), where="the function's output")
     rows = observed(output, stream.expect)
     plan = full_plan(rows, locations)
+    watermarks = watermarks_in(plan)
     return Query(
         rows=rows,
         output=output.schema,
         fingerprint=fingerprint(stream, plan_text(rows, locations)),
         operators=_operators(rows, plan),
-        warnings=_checked_joins(stream, rows),
+        warnings=(*_checked_joins(stream, rows), *_undeclared(watermarks)),
         lineage=lineage_of(plan, output.columns, static),
+        watermarks=_declared(watermarks),
     )
 
 
@@ -157,6 +162,25 @@ def fingerprint(stream: "Stream", plan: str) -> str:
     except (OSError, TypeError):  # typed at a prompt, or a callable object
         source = ""
     return hashlib.sha256(f"{plan}\n{source}".encode()).hexdigest()[:16]
+
+
+def _declared(watermarks: Sequence[str | None]) -> tuple[str, ...] | None:
+    """Return the sources that declare all of a plan's watermarks; None where its function sets one."""
+    names = tuple(name for name in watermarks if name is not None)
+    return names if len(names) == len(watermarks) else None
+
+
+def _undeclared(watermarks: Sequence[str | None]) -> tuple[str, ...]:
+    """Return a warning where a run cannot continue the watermarks of the runs before it."""
+    if len(watermarks) < 2 or None not in watermarks:  # noqa: PLR2004 - one watermark is in the checkpoint
+        return ()
+    return (
+        (
+            "its function sets watermarks with withWatermark, and Spark forgets those of inputs without new rows when "
+            "a run ends: the watermark may stand still, and what it closes is not emitted. "
+            "Fix: declare them where the sources are declared, with with_watermark(column, delay)."
+        ),
+    )
 
 
 def _checked_joins(stream: "Stream", rows: "DataFrame") -> tuple[str, ...]:

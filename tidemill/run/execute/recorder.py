@@ -1,6 +1,7 @@
 """Recorder: the bookkeeping of one run of one stream, once per batch: ledger lines and the manifest."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tidemill.checkpoint import read_tail_or_empty
@@ -8,6 +9,7 @@ from tidemill.records.batch import BatchRecord
 from tidemill.records.lease import Lease
 from tidemill.records.ledger_line import BatchOrigin, batch_record
 from tidemill.records.manifest import Generation, Manifest
+from tidemill.records.newest_events import with_batches
 from tidemill.records.stream_records import Snapshot
 from tidemill.run.pause_points import pause_point
 
@@ -22,14 +24,25 @@ class Recorder:
         snapshot: The stream's records when the run began.
         manifest: The manifest to continue.
         lease: The held lease, checked before each write.
+        newest_events: Returns the newest event time of each source in a batch whose run was killed before it was
+            recorded, as far as it is known.
     """
 
-    def __init__(self, snapshot: Snapshot, manifest: Manifest, *, run_id: str, lease: Lease) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        manifest: Manifest,
+        *,
+        run_id: str,
+        lease: Lease,
+        newest_events: Callable[[int], Mapping[str, int]],
+    ) -> None:
         self._records = snapshot.records
         self._checkpoint = snapshot.checkpoint
         self._manifest = manifest
         self._run_id = run_id
         self._lease = lease
+        self._newest_events = newest_events
         self._progress: dict[int, Mapping[str, Any]] = {}
 
     @property
@@ -80,7 +93,11 @@ class Recorder:
         self._lease.check()
         lines = self._lines(tail.query_id, missing)
         self._records.ledger.append(lines)
-        self.update(ledger_batch=last, query_id=tail.query_id)
+        self.update(
+            ledger_batch=last,
+            query_id=tail.query_id,
+            newest_events=with_batches(self.generation.newest_events, lines),
+        )
         self._records.remove_counts(self.generation.number, last=last - _KEPT_COUNTS)
         return lines
 
@@ -114,4 +131,10 @@ class Recorder:
             )
             for batch in batches
         )
-        return [line for line in lines if line is not None]
+        return [
+            replace(line, newest_event_ms_by_source=self._newest_events(line.batch_id))
+            if line.reconstructed
+            else line
+            for line in lines
+            if line is not None
+        ]

@@ -97,6 +97,7 @@ class RunningQuery:
         entries = [json.loads(entry.json) for entry in self._query.recentProgress]
         fresh = [entry for entry in entries if entry["batchId"] > self._last_batch]
         self._last_batch = max((entry["batchId"] for entry in fresh), default=self._last_batch)
-        self._ended_batches += len(fresh)
+        # Spark also reports triggers that ran no batch.
+        self._ended_batches += sum("addBatch" in entry.get("durationMs", {}) for entry in fresh)
         if fresh:
             self._on_progress(fresh)

@@ -9,7 +9,7 @@
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -34,6 +34,7 @@ from tidemill.run.batch.unfinished_quarantine import RefusedWriter, pending_vali
 from tidemill.run.batch.validation_rules import ValidationRules, rules_of, validation_confs
 from tidemill.run.batch.writer import BatchWriter, Ingest
 from tidemill.run.decide.decision import RunDecision
+from tidemill.run.decide.watermark import newest_events, watermark_to_continue
 from tidemill.run.execute import query, relocation
 from tidemill.run.execute.progress import Live, expected_batches
 from tidemill.run.execute.recorder import Recorder
@@ -113,7 +114,11 @@ class StreamRun:
         """
         started = time.monotonic()
         self._recorder = Recorder(
-            self._snapshot, self.decision.manifest, run_id=self.run_id, lease=self.lease
+            self._snapshot,
+            self.decision.manifest,
+            run_id=self.run_id,
+            lease=self.lease,
+            newest_events=partial(newest_events, self.stream, self.target, self._snapshot),
         )
         self._recorder.complete()
         if self.decision.needs_query:
@@ -155,9 +160,22 @@ class StreamRun:
         self._repair(spark, confs)
         if planned_only:
             return
+        self._continue_watermark(spark, confs, waiting=[*self.decision.counted, *self.decision.uncounted])
         self._pass_restores(spark, confs)
         self._execute(spark, confs, current_versions(self.stream, self.target.lake), once=False)
+        self._continue_watermark(spark, confs, waiting=[*self.decision.counted])
         check_edges(self.stream, lake, self._tail(), self._sources)
+
+    def _continue_watermark(
+        self, spark: "SparkSession", confs: dict[str, str], *, waiting: Collection[str]
+    ) -> None:
+        """Move the watermark to where a query that never stopped would have it, and emit what that closes."""
+        tail = self._tail()
+        watermark_ms = watermark_to_continue(self.stream, self._recorder.generation, tail, waiting)
+        if watermark_ms is not None:
+            self.lease.check()
+            self._snapshot.writer().raise_watermark(tail, watermark_ms)
+            self._repair(spark, confs)
 
     def _pass_restores(self, spark: "SparkSession", confs: dict[str, str]) -> None:
         """Pass commits that a rewind of an upstream took back: see run/rewound.py."""
@@ -255,6 +273,7 @@ class StreamRun:
             operators=built.operators,
             output_mode=self.stream.query.output_mode,
             warnings=built.warnings,
+            watermarks=built.watermarks,
             spark_version=spark.version,
             confs=self._recorder.generation.confs or query.pinned_confs(confs),
         )
