@@ -1,4 +1,4 @@
-"""The wheel in an environment and a folder of its own: the demo, a new project, its tests, and its definitions."""
+"""The wheel in an environment and a folder of its own: the demo, a new project, its tests, and its Dagster."""
 
 import json
 import os
@@ -6,15 +6,25 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import urllib.request
 import venv
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
 # The scripts of the packages that the wheel depends on; the environment finds the packages through a .pth file.
 SCRIPTS = {"dagster": "dagster._cli:main", "dg": "dagster_dg_cli.cli:main", "pytest": "pytest:console_main"}
+
+LOADED = "{ workspaceOrError { ... on Workspace { locationEntries { loadStatus } } } }"
+LAUNCH = """mutation { launchRun(executionParams: {selector: {
+    repositoryLocationName: "shop", repositoryName: "__repository__", jobName: "shop"
+}}) { __typename ... on LaunchRunSuccess { run { runId } } } }"""
+READY_SECONDS, RUN_SECONDS = 120, 240
 
 pytestmark = [pytest.mark.jvm]
 
@@ -105,6 +115,52 @@ def test_a_new_project_runs_its_streams_and_their_tests(shop, folder):
     assert "2 passed" in run(folder, "pytest", "-q", "-p", "no:cacheprovider", cwd=shop)
 
 
-def test_a_new_project_loads_in_dagster(shop, folder):
+def test_a_new_project_loads_in_dagster_and_runs_there(shop, folder):
     assert "All definitions loaded successfully" in run(folder, "dg", "check", "defs", cwd=shop)
     assert "shop__backlog" in run(folder, "dg", "list", "defs", cwd=shop)
+    with dagster_dev(shop, folder) as ask:
+        run_id = ask(LAUNCH)["launchRun"]["run"]["runId"]
+        status = f'{{ runOrError(runId: "{run_id}") {{ ... on Run {{ status }} }} }}'
+        ended = ("SUCCESS", "FAILURE", "CANCELED")
+        assert (
+            wait_for(lambda: (now := ask(status)["runOrError"]["status"]) in ended and now, RUN_SECONDS)
+            == "SUCCESS"
+        )
+
+
+@contextmanager
+def dagster_dev(shop: Path, folder: Path):
+    """`dagster dev` as the project's README starts it; yields a function that answers GraphQL."""
+    home, port, log = shop / ".tidemill" / "dagster", free_port(), folder.parent / "dagster.log"
+    home.mkdir(parents=True)
+    (home / "dagster.yaml").symlink_to(shop / "resources" / "dagster" / "dagster.yaml")
+
+    def ask(query: str):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/graphql",
+            json.dumps({"query": query}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own server
+            return json.load(answer)["data"]
+
+    def is_loaded() -> bool:
+        with suppress(OSError):
+            return ask(LOADED)["workspaceOrError"]["locationEntries"][0]["loadStatus"] == "LOADED"
+        return False
+
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            [folder.parent / "venv" / "bin" / "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)],
+            cwd=shop,
+            env=environment(folder, DAGSTER_HOME=str(home)),
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+        try:
+            wait_for(is_loaded, READY_SECONDS, log, every=0.5)
+            yield ask
+        finally:
+            server.terminate()
+            server.wait(READY_SECONDS)
