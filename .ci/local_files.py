@@ -23,7 +23,7 @@ LOCAL = (
     "testing/",
     "cache.py",
     "text/sql_parsing.py",  # its cache
-    "orchestration/assets/code_reference.py",
+    "orchestration/assets/translator.py",  # files of code
     "run/pause_points.py",
     "checkpoint/",  # the one reader and the one writer of Spark's files
     "operations/generations/adopt.py",  # moves a table into the lake
