@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from tests.small import SMALL
-from tidemill.engines.warm.record import running
+from tidemill.engines.warm.wire import running
 from tidemill.target.server_home import ServerHome
 from tidemill.target.spark_settings import SparkSettings
 

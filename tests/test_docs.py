@@ -21,8 +21,8 @@ from tests.orchestration.shop import ORDERS, Shop
 from tests.warm_servers import attached, serving
 from tidemill import Pipeline, Stream, cli, testing
 from tidemill.records.batch import BatchRecord
+from tidemill.records.manifest import StatefulOperator
 from tidemill.records.operation import new_operation
-from tidemill.records.stateful_operator import StatefulOperator
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.execute.results import StreamResult
 from tidemill.target.server_home import ServerHome

@@ -4,8 +4,7 @@ import os
 from contextlib import contextmanager
 
 from tidemill.engines.warm.clients import Clients, ClientServer
-from tidemill.engines.warm.record import ServerRecord, running
-from tidemill.engines.warm.wire import ask
+from tidemill.engines.warm.wire import ServerRecord, ask, running
 
 
 class Sessions:

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.ticks.lakes import MESSAGES, Declared, declare, fill
 from tidemill.engines.dev.broker import Broker
-from tidemill.orchestration.automation.tick import tick
+from tidemill.orchestration.automation.requests import tick
 from tidemill.run.decide.tick import decisions
 from tidemill.storage.lake import Lake
 from tidemill.target.target import KafkaCluster, Target, TopicBinding

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from tests.orchestration.shop import ORDERS, Shop
 from tidemill.cli import app
 from tidemill.errors import ConfigurationError, TerminalError, TransientError
-from tidemill.records.stateful_operator import StatefulOperator
+from tidemill.records.manifest import StatefulOperator
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.decide.failures import failure_position
+from tidemill.run.decide.waiting import failure_position
 
 BY_CARRIER = StatefulOperator(kind="aggregate", properties={"group keys": "carrier"})
 BY_ORIGIN = StatefulOperator(kind="aggregate", properties={"group keys": "origin"})

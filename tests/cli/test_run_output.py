@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from tests.orchestration.shop import ORDERS, Shop
 from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
-from tidemill.cli.run.results import line
-from tidemill.cli.run.run import app
+from tidemill.cli.run.run import app, line
 from tidemill.errors import CanceledError, TerminalError
 from tidemill.records.batch import BatchRecord, Late
 from tidemill.run.execute.results import StreamResult

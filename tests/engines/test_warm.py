@@ -16,9 +16,8 @@ import pytest
 from tests.raising import raises
 from tests.warm_servers import attached, serving
 from tidemill.engines.warm import attachment, launch
-from tidemill.engines.warm.record import ServerRecord, running
 from tidemill.engines.warm.settings import described, differences
-from tidemill.engines.warm.wire import ServerEndedError, answer_to
+from tidemill.engines.warm.wire import ServerEndedError, ServerRecord, answer_to, running
 from tidemill.target.server_home import ServerHome
 from tidemill.target.spark_settings import SparkSettings
 

@@ -20,8 +20,8 @@ from tests.orchestration.shop import ORDERS, UNIQUE, Shop
 from tidemill import DeltaAppend, Feed, Pipeline, Raw, RunWhen
 from tidemill.orchestration.assets.translator import stream_keys
 from tidemill.orchestration.automation import requests
+from tidemill.orchestration.automation.requests import tick
 from tidemill.orchestration.automation.sensors import backlog_sensor, schedules
-from tidemill.orchestration.automation.tick import tick
 from tidemill.run.decide.tick import Decision
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -251,7 +251,7 @@ def test_streams_that_depend_on_each_other_run_together(monkeypatch, states, cov
             for stream in streams
         ]
 
-    monkeypatch.setattr("tidemill.orchestration.automation.tick.decisions", canned)
+    monkeypatch.setattr("tidemill.orchestration.automation.requests.decisions", canned)
     by_run = {shop[name].name: "run-1" for name in covered}
     decided = tick(shop, None, candidates=list(shop), covered=by_run, now=NOW, conditions=True)
     assert ["".join(stream.name.stream for stream in group.streams) for group in decided.groups] == groups

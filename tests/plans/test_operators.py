@@ -8,8 +8,14 @@ import pytest
 from tests.raising import raises
 from tidemill.plans.operators import STATE_TYPES, kept_aggregates, operators_of, with_types
 from tidemill.plans.state_compatibility import check, verdict
-from tidemill.records.manifest import Generation, first_manifest, read_manifest, write_manifest
-from tidemill.records.stateful_operator import AcceptedChange, StatefulOperator
+from tidemill.records.manifest import (
+    AcceptedChange,
+    Generation,
+    StatefulOperator,
+    first_manifest,
+    read_manifest,
+    write_manifest,
+)
 from tidemill.run.spark.classic import stable
 from tidemill.storage.memory_store import MemoryStore
 from tidemill.text.names import StreamName

@@ -9,8 +9,8 @@ from tests.leases import held
 from tidemill import DeltaAppend, Feed, Json, Pipeline, RunWhen
 from tidemill.errors import TerminalError, TransientError
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.decide.failures import failure_position, pause_after
 from tidemill.run.decide.tick import decision, decisions
+from tidemill.run.decide.waiting import failure_position, pause_after
 from tidemill.storage.lake import Lake
 from tidemill.target.target import KafkaCluster, TopicBinding
 from tidemill.testing import Scratch

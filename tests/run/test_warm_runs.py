@@ -18,8 +18,8 @@ from tests.run.warm_streams import settings, streams
 from tidemill.checkpoint import commit_batches, offset_batches
 from tidemill.definitions.columns import DELETED
 from tidemill.engines.warm.attachment import attach
-from tidemill.engines.warm.record import running, token_of
 from tidemill.engines.warm.stop import stop
+from tidemill.engines.warm.wire import running, token_of
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.lake import Lake
 

@@ -1,7 +1,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from tidemill.lazy import lazy
+from tidemill.records.stream_records import lazy
 
 
 class Counting:

@@ -198,7 +198,6 @@ class Connector(ABC, Generic[AnySource]):
         """Return what is read again of what the stream has read; None where a source has no times of its own.
 
         Args:
-            reading: How far the stream has read it.
             period: The time of what is read.
 
         Raises:
@@ -243,7 +242,6 @@ class Connector(ABC, Generic[AnySource]):
         """Return the start of a source at offsets that a person names.
 
         Args:
-            reading: How far the stream has read it.
             wanted: The offsets: JSON data.
 
         Raises:

@@ -162,11 +162,7 @@ def _plain(length: timedelta) -> str:
 
 
 def _check_cron(cron: str) -> None:
-    """Check a cron expression of five fields; Dagster would refuse the whole code location for a wrong one.
-
-    Raises:
-        DefinitionError: It is none.
-    """
+    """Check a cron expression of five fields; Dagster would refuse the whole code location for a wrong one."""
     fields = cron.split() if isinstance(cron, str) else []
     if len(fields) != len(_CRON) or not all(
         _is_cron_field(field, *limits) for field, limits in zip(fields, _CRON, strict=False)

@@ -148,12 +148,7 @@ class SparkEngine:
             raise
 
     def _forget(self, attachment: "Attachment") -> None:
-        """Forget a server that has ended, so that the next session has another one.
-
-        Raises:
-            TerminalError: Somebody stopped it.
-            TransientError: A part of it still lives.
-        """
+        """Forget a server that has ended, so that the next session has another one."""
         from tidemill.engines.warm.stop import wait_until_ended
 
         server = self.settings.server

@@ -77,11 +77,7 @@ def build_definitions(
 
 
 def _selected(loaded: "LoadedPipelines", names: Sequence[str] | None) -> "list[Pipeline]":
-    """Return the pipelines of these names; one that cannot be loaded is left out.
-
-    Raises:
-        ConfigurationError: There is no pipeline of a name, and all pipelines can be loaded.
-    """
+    """Return the pipelines of these names; one that cannot be loaded is left out."""
     if names is None:
         return list(loaded.pipelines.values())
     for name in names:

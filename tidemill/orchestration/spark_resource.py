@@ -49,11 +49,7 @@ class SparkResource(LazyPySparkResource):
 
     @model_validator(mode="after")
     def _refuse_secrets(self) -> Self:
-        """Refuse a secret that is given as it is, here or in the config of a run.
-
-        Raises:
-            ConfigurationError: The argument that holds it; the secret is not repeated.
-        """
+        """Refuse a secret that is given as it is, here or in the config of a run."""
         for key, value in self.spark_config.items():
             if is_secret(key) and (reason := literal_fault(key, value)):
                 raise ConfigurationError(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidemill.plans.expressions import Scope, Scopes, plain, readable, shown_arguments
 from tidemill.plans.plan_tree import Node, closing, lists, parse_plan, walk
-from tidemill.records.stateful_operator import StatefulOperator
+from tidemill.records.manifest import StatefulOperator
 
 STATE_TYPES = "state types"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidemill.errors import TerminalError
 from tidemill.plans.operators import STATE_TYPES
-from tidemill.records.stateful_operator import StatefulOperator
+from tidemill.records.manifest import StatefulOperator
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import Tail
@@ -69,7 +69,6 @@ def verdict(
 
     Args:
         generation: The active generation, with the operators that the state belongs to.
-        tail: The end of its checkpoint.
         operators: The operators of the code as it is now; None where its plan cannot be read.
         fingerprint: The fingerprint of that code.
     """

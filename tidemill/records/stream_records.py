@@ -5,15 +5,15 @@ pins are asked for here and computed nowhere else.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar, overload
 
 from tidemill.checkpoint import Tail, read_tail_or_empty
 from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.sink import SinkContext, transaction_app_id
-from tidemill.lazy import lazy
 from tidemill.records.batch import BatchCounts, read_counts, remove_counts, write_counts
 from tidemill.records.check_state import Checked, read_checked, write_checked
 from tidemill.records.lease import Holder, Lease, assert_highest, holder_of, take
@@ -24,6 +24,37 @@ from tidemill.storage.lake import Lake
 from tidemill.storage.store import Store
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK, StreamName
+
+Owner = TypeVar("Owner")
+Value = TypeVar("Value")
+
+
+class lazy(Generic[Owner, Value]):  # noqa: N801 - a decorator
+    """`functools.cached_property` without its lock.
+
+    In Python 3.11 one lock serves all instances of a class, so the threads of a tick would wait for each other.
+    Two threads that read the same instance may both compute the value.
+    """
+
+    def __init__(self, compute: Callable[[Owner], Value]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Keep the name under which an instance stores the value."""
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "lazy[Owner, Value]": ...
+    @overload
+    def __get__(self, instance: Owner, owner: type) -> Value: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        """Return the value, and store it in the instance, where Python finds it before it asks again."""
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._compute(instance)
+        return value
+
 
 _KEY = "pins.json"
 

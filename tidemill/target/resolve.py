@@ -5,8 +5,9 @@ to last: a flag, `TIDEMILL_TARGET`, tidemill.toml, the default `dev`.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from pathlib import Path
 
 from tidemill.definitions.stream import Stream
@@ -16,10 +17,50 @@ from tidemill.storage.local_store import local_path
 from tidemill.target.alerts import AlertSettings
 from tidemill.target.config import DEFAULT_CLUSTER, FILE_NAME, Config, TargetConfig, find_config, read_config
 from tidemill.target.loading import LoadedPipelines, load_pipelines
+from tidemill.target.secret import MASK, is_secret
 from tidemill.target.server_home import ServerHome
-from tidemill.target.shown_settings import Setting, shown
 from tidemill.target.spark_settings import SparkSettings
 from tidemill.target.target import KafkaCluster, Target, did_you_mean
+from tidemill.text.durations import format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A resolved setting as it may be shown.
+
+    Attributes:
+        name: Its name, as a path into the target: `spark.mode`.
+        value: Its value; a secret is masked.
+        origin: Where it came from.
+    """
+
+    name: str
+    value: str
+    origin: str
+
+
+def shown(prefix: str, value: SparkSettings | KafkaCluster | AlertSettings) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each field that has one, secrets masked.
+
+    Args:
+        prefix: The path of the value in the target: `kafka.default`.
+        value: How Spark runs, how a cluster is reached, or where alerts go.
+    """
+    for setting in fields(value):
+        content = getattr(value, setting.name)
+        entries = content if isinstance(content, Mapping) else {"": content}
+        for key, entry in entries.items():
+            if entry is not None and entry != ():
+                name = ".".join(part for part in (prefix, setting.name, key) if part)
+                literal_secret = isinstance(entry, str) and is_secret(key or setting.name)
+                yield name, MASK if literal_secret else _text(entry)
+
+
+def _text(entry: object) -> str:
+    if isinstance(entry, tuple):
+        return ", ".join(entry)
+    return format_duration(entry) if isinstance(entry, timedelta) else str(entry)
+
 
 DEFAULT_TARGET = "dev"
 

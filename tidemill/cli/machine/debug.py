@@ -137,8 +137,8 @@ def ping_spark(target: "ResolvedTarget") -> Ping:
 
 def _ping_warm(target: "ResolvedTarget") -> Ping:
     """Report whether the warm server answers; where there is none, a run starts it."""
-    from tidemill.engines.warm.record import running
     from tidemill.engines.warm.stop import clients_of
+    from tidemill.engines.warm.wire import running
 
     record = running(target.server)
     if record is None:

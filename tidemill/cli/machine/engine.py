@@ -13,7 +13,7 @@ from tidemill.text.report import Report
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidemill.engines.warm.record import ServerRecord
+    from tidemill.engines.warm.wire import ServerRecord
     from tidemill.target.resolve import ResolvedTarget
 
 DETACH_SECONDS = 5.0
@@ -73,8 +73,8 @@ def stop(
 
     Exit status: 0 there is no server any more, 1 it does not end, 2 runs are attached and --yes is missing.
     """
-    from tidemill.engines.warm.record import running
     from tidemill.engines.warm.stop import stop as stop_server
+    from tidemill.engines.warm.wire import running
 
     target = flags.resolve()
     home = target.server
@@ -131,8 +131,8 @@ def _ask_about(clients: list[dict[str, Any]], *, as_json: bool) -> None:
 
 def _report(target: "ResolvedTarget", *, as_json: bool) -> bool:
     """Print the server of a target; return whether it answers, or there is none."""
-    from tidemill.engines.warm.record import running
     from tidemill.engines.warm.stop import clients_of
+    from tidemill.engines.warm.wire import running
 
     home = target.server
     record = running(home)

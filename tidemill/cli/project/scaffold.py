@@ -116,11 +116,7 @@ def valid_pipeline(name: str) -> str:
 
 
 def _with_pipeline(config: str, name: str) -> str:
-    """Return the text of a tidemill.toml with one more pipeline.
-
-    Raises:
-        ConfigurationError: Its list of pipelines is not written in a form that can be edited.
-    """
+    """Return the text of a tidemill.toml with one more pipeline."""
     entry = f"pipelines.{name}:{name}"
     known = tomllib.loads(config).get("pipelines", [])
     match = _PIPELINES.search(config)
@@ -165,11 +161,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _write(folder: Path, files: Mapping[Path, str]) -> list[Path]:
-    """Write files that do not exist yet.
-
-    Raises:
-        ConfigurationError: One of them exists; nothing was written.
-    """
+    """Write files that do not exist yet."""
     existing = [str(path) for path in files if (folder / path).exists()]
     if existing:
         raise ConfigurationError(

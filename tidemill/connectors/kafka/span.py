@@ -20,7 +20,6 @@ def topic_span(source: KafkaSource, reading: Reading, period: Period) -> SourceS
     """Return what is read of the topics of a source.
 
     Args:
-        reading: How far the stream has read it.
         period: The time of what is read.
 
     Raises:

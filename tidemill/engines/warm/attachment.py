@@ -10,10 +10,9 @@ from pathlib import Path
 from threading import Event, Thread
 
 from tidemill.engines.warm.launch import ready_server, server_confs
-from tidemill.engines.warm.record import ServerRecord, token_of
 from tidemill.engines.warm.settings import Difference, described, differences
 from tidemill.engines.warm.stop import stop, wait_until_ended
-from tidemill.engines.warm.wire import ServerEndedError, ask
+from tidemill.engines.warm.wire import ServerEndedError, ServerRecord, ask, token_of
 from tidemill.errors import ConfigurationError, TransientError
 from tidemill.target.server_home import ServerHome
 from tidemill.target.spark_settings import IDLE_TIMEOUT, SparkSettings
@@ -106,11 +105,7 @@ def _differences(home: ServerHome, record: ServerRecord, confs: Mapping[str, str
 
 
 def _replace(home: ServerHome, record: ServerRecord, different: tuple[Difference, ...]) -> None:
-    """Stop a server with other settings, so that another one is started in its place.
-
-    Raises:
-        ConfigurationError: Runs are attached to it.
-    """
+    """Stop a server with other settings, so that another one is started in its place."""
     deadline = time.monotonic() + FREE_SECONDS
     while clients := stop(home, record, force=False):
         if time.monotonic() < deadline:

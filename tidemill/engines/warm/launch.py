@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemill.engines.warm.record import ServerRecord, last_record, running
 from tidemill.engines.warm.stop import lives
+from tidemill.engines.warm.wire import ServerRecord, last_record, running
 from tidemill.errors import TransientError
 
 if TYPE_CHECKING:

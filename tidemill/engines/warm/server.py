@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.engines.installed import pyspark_folder
 from tidemill.engines.warm.clients import Clients, ClientServer
-from tidemill.engines.warm.record import ServerRecord
 from tidemill.engines.warm.settings import described
+from tidemill.engines.warm.wire import ServerRecord
 from tidemill.target.secret import MASK
 from tidemill.target.server_home import ServerHome
 

@@ -10,7 +10,7 @@ from tidemill.engines.warm.wire import ServerEndedError, answer_to
 from tidemill.errors import TransientError
 
 if TYPE_CHECKING:
-    from tidemill.engines.warm.record import ServerRecord
+    from tidemill.engines.warm.wire import ServerRecord
     from tidemill.target.server_home import ServerHome
 
 END_SECONDS = 150.0

@@ -61,11 +61,7 @@ def unfinished(records: StreamRecords, kind: str, arguments: Mapping[str, Any]) 
 
 
 def _check_not_in_progress(records: StreamRecords, operation: Operation) -> None:
-    """Check that no other process is carrying out an operation.
-
-    Raises:
-        LeaseHeldError: One is.
-    """
+    """Check that no other process is carrying out an operation."""
     holder = records.operation_holder()
     if holder is None and operation.publishing:  # under the stream's lease, which the caller may hold itself
         live = records.holder()

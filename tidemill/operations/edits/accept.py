@@ -14,7 +14,7 @@ from tidemill.operations.core.spec import Argument, OperationSpec, flag
 from tidemill.operations.edits.code_changes import build_now
 from tidemill.plans import state_compatibility as code_change
 from tidemill.records.check_state import Checked
-from tidemill.records.stateful_operator import AcceptedChange
+from tidemill.records.manifest import AcceptedChange
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.run.tables.guard import append_readings, refused_commits
 from tidemill.text.names import StreamName
@@ -196,11 +196,7 @@ _VERSION = re.compile(r"([a-z0-9_]+/[a-z0-9_]+)@([0-9]{1,18})", re.ASCII)
 
 
 def _upstream_version(value: str, *, field: str) -> tuple[StreamName, int]:
-    """Return the stream and the version that a user has written.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
+    """Return the stream and the version that a user has written."""
     commit = _VERSION.fullmatch(value)
     if commit is None:
         raise ConfigurationError(

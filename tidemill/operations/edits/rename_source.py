@@ -51,11 +51,7 @@ def rename_source(stream: "Stream", target: "Target", old: str, new: str, *, dry
 
 
 def _position(subject: StreamUnderChange, offsets: Offsets, old: str, new: str) -> str | None:
-    """Return the offset of the old name.
-
-    Raises:
-        TerminalError: The names do not fit.
-    """
+    """Return the offset of the old name."""
     declared = streaming_sources(subject.stream)
     if new not in declared:
         raise subject.refuse(

@@ -103,12 +103,7 @@ def _starts(
     planned: "OffsetEntry",
     arguments: dict[str, Any],
 ) -> dict[str, Start]:
-    """Return where each source starts.
-
-    Raises:
-        TerminalError: The stream has state, which a start elsewhere would miss; or its tables stay and some have a
-            batch that is not finished.
-    """
+    """Return where each source starts."""
     if snapshot.tail.stateful:
         raise refusal(
             stream,
@@ -126,11 +121,7 @@ def _starts(
 def _read_before(
     stream: "Stream", snapshot: Snapshot, planned: "OffsetEntry", *, stays: bool
 ) -> "OffsetEntry":
-    """Return the offsets up to which a stream has read before a batch that is planned and not committed.
-
-    Raises:
-        TerminalError: Its tables stay, and one has that batch, whose rows would be read again.
-    """
+    """Return the offsets up to which a stream has read before a batch that is planned and not committed."""
     tail = snapshot.tail
     if stays:
         for sink in stream.tables:
@@ -197,11 +188,7 @@ def _new(
 def _check_allowed(
     stream: "Stream", operation: Operation, *, allow_doubled: bool, allow_skipped: bool
 ) -> None:
-    """Refuse what would double or skip rows, unless it is allowed.
-
-    Raises:
-        TerminalError: It is not.
-    """
+    """Refuse what would double or skip rows, unless it is allowed."""
     decided = operation.decided
     for sentences, allowed, option in (
         (decided["doubled"], allow_doubled, "--allow-doubled"),

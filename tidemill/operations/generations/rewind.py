@@ -74,7 +74,6 @@ def rewind(
         engine: Where Spark sessions come from; not asked for a plan.
         to_batch: The batch, of the active generation or of one that it continues.
         to_time: Instead of a batch: the last batch that the table had at this moment, with a time zone.
-        readers: The streams that may read its table, which the plan names.
 
     Raises:
         TerminalError: Offsets, state, versions or files of that batch are missing, or there is nothing to rewind.
@@ -107,11 +106,7 @@ class _Planning:
     manifest: Manifest
 
     def batch(self, to_batch: int | None, to_time: datetime | None) -> int:
-        """Return the batch to go back to.
-
-        Raises:
-            TerminalError: There is no such batch any more, or it is the newest.
-        """
+        """Return the batch to go back to."""
         table = self.snapshot.records.table()
         batch = to_batch
         if to_time is not None:
@@ -147,11 +142,7 @@ class _Planning:
         return batch
 
     def decided(self, batch: int) -> dict[str, Any]:
-        """Return what the operation needs to know, as JSON.
-
-        Raises:
-            TerminalError: State, versions or files of the batch are missing.
-        """
+        """Return what the operation needs to know, as JSON."""
         generation = generation_of_batch(self.manifest, batch)
         records = self.snapshot.records
         versions = {}

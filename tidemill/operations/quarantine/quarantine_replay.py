@@ -24,8 +24,14 @@ from tidemill.operations.core.staging import operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, existing_manifest, leased, unfinished
 from tidemill.operations.generations.table_versions import continued
 from tidemill.operations.quarantine.quarantine_view import with_feed
-from tidemill.operations.quarantine.replay_plan import Replay, effects_of
-from tidemill.operations.quarantine.validation import Verdict, validated, verdict_of, write_output
+from tidemill.operations.quarantine.replay_plan import (
+    Replay,
+    Verdict,
+    effects_of,
+    validated,
+    verdict_of,
+    write_output,
+)
 from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
@@ -65,7 +71,6 @@ def replay_quarantine(
     Args:
         stream: A stream that reads a feed.
         engine: Where Spark sessions come from; not asked where the quarantine is empty.
-        known: The streams that may read its table, which the plan names.
         dry_run: Whether the replay is planned only. The plan validates all records, so it needs Spark, too.
 
     Raises:

@@ -21,8 +21,8 @@ from tidemill.operations.replay.backfill_range import BackfillRange, backfill_ra
 from tidemill.operations.replay.backfill_steps import KIND, STEPS, Backfilling, read_up_to
 from tidemill.operations.replay.follow import follow_backfills
 from tidemill.operations.replay.lookback import TIMES, Lookback, lookback_of, parts_of
+from tidemill.operations.replay.range_origins import missing_in_sources, removed_versions
 from tidemill.operations.replay.rebuild import rebuild
-from tidemill.operations.replay.source_history import missing_in_sources, removed_versions
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.execute.progress import Live
@@ -70,7 +70,6 @@ def backfill(
             stream declares, or everything.
         allow_missing: Whether to continue where the sources no longer have everything that the stream has read.
         keep_staging: Whether the computed tables are kept, in the staging folder.
-        readers: The streams that may read its table, which the plan names.
         publish: Whether the table changes; otherwise the range is computed and compared, and the same call with
             `publish` continues.
 
@@ -115,11 +114,7 @@ def backfill(
 
 
 def _check(stream: "Stream", snapshot: Snapshot) -> None:
-    """Check that a range of the stream can be computed alone.
-
-    Raises:
-        TerminalError: It has never run, its rows change after they were written, or it reads changes.
-    """
+    """Check that a range of the stream can be computed alone."""
     check_has_rows(stream)
     again = f"compute it as a whole: tidemill rebuild {stream.name}"
     if snapshot.manifest is None or snapshot.tail.latest_offset is None:

@@ -80,11 +80,7 @@ class Backfilling(Staging):
         return self.result()
 
     def _committed(self) -> "OffsetEntry":
-        """Return the offsets up to which the live stream has published rows.
-
-        Raises:
-            TerminalError: A batch is half done.
-        """
+        """Return the offsets up to which the live stream has published rows."""
         snapshot = self.records.snapshot()
         tail, entry = snapshot.tail, read_up_to(self.stream, self.target, snapshot)
         if entry is None or tail.next_start.kind in ("repeat_batch", "no_data_batch"):

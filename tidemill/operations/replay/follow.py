@@ -61,7 +61,6 @@ def past_accepted_commits(
 
     Args:
         entry: Its committed offsets.
-        records: The records of its sources, with the commits that are accepted.
     """
     ends: dict[str, int] = {}
     for name, upstream in append_readings(stream).items():

@@ -37,7 +37,6 @@ def plan_first_batch(
         like: The other checkpoint.
         entry: The offsets, of a batch of the other checkpoint.
         query_id: The query id of the new checkpoint.
-        spans: The sources of which only a part is read.
     """
     writer = CheckpointWriter(checkpoint)
     writer.begin(query_id)
@@ -62,7 +61,6 @@ def plan_next_batch(
         tail: The end of it.
         like: The other checkpoint.
         entry: The offsets, of a batch of the other checkpoint.
-        spans: The sources of which only a part is read.
     """
     if tail.latest_offset is None:
         return False

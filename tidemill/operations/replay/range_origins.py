@@ -1,4 +1,4 @@
-"""Rows of a range that came from what a backfill with a lookback does not read: it would remove them.
+"""What the sources of a stream no longer have, and rows of a range that a backfill would remove and not compute.
 
 A row of a feed knows its origin. A row of another stream does not; there only a range for which nothing is read is
 known to be lost.
@@ -7,14 +7,19 @@ known to be lost.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.connector import Reading
+from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.feed import feed_of
 from tidemill.connectors.files.backlog import plain_path
 from tidemill.connectors.files.span import missing_files
 from tidemill.connectors.registry import resolved
 from tidemill.definitions.columns import ORIGIN
 from tidemill.errors import TerminalError
+from tidemill.operations.generations.table_versions import missing_files as missing_in_version
+from tidemill.run.decide.sources import streaming_sources
 from tidemill.storage.dataset import dataset_of
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.plurals import first_few, pluralize
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from tidemill.connectors.answers import SourceSpan
     from tidemill.definitions.stream import Stream
     from tidemill.operations.replay.backfill_range import BackfillRange
+    from tidemill.records.stream_records import Snapshot
     from tidemill.target.target import Target
 
 
@@ -91,7 +97,6 @@ def check_unread(
 
     Args:
         table: Its main table's folder.
-        spans: What is read of each source.
         lookback: The lookback, for people.
 
     Raises:
@@ -142,3 +147,62 @@ def _unread(origins: "pa.StructArray", read: "SourceSpan") -> Iterator[tuple[str
         if not begins.get(partition, 0) <= offset < ends.get(partition, 0):
             unread[f"message {offset} of {topic}-{number}"] += 1
     yield from unread.most_common()
+
+
+_NONE: "Mapping[str, SourceSpan]" = MappingProxyType({})
+
+
+def missing_in_sources(
+    stream: "Stream",
+    target: "Target",
+    snapshot: "Snapshot",
+    spans: "Mapping[str, SourceSpan]" = _NONE,
+) -> tuple[str, ...]:
+    """Return what the sources no longer have of what a stream has read, a sentence each.
+
+    The table of another stream, or any Delta table, is read as it is now, so nothing of it is missing.
+
+    Raises:
+        TransientError: A cluster does not answer.
+    """
+    return tuple(_sentences(stream, target, snapshot, spans))
+
+
+def removed_versions(
+    stream: "Stream", target: "Target", snapshot: "Snapshot", spans: "Mapping[str, SourceSpan]"
+) -> tuple[str, ...]:
+    """Return the tables whose version at a stream's position VACUUM has removed, a sentence each.
+
+    Args:
+        spans: The sources of which only a part is read: the files of such a table were looked for.
+    """
+    sentences = []
+    for name, source in streaming_sources(stream).items():
+        at = DeltaPosition.of(snapshot.tail.planned(name))
+        if at is None or source.upstream is None:
+            continue
+        if name in spans and spans[name].is_part:
+            continue
+        version = at.version - (not at.is_starting)
+        files = missing_in_version(target.lake.table(source.upstream), version)
+        if files is None or files:
+            what = "its log" if files is None else pluralize(len(files), "file")
+            sentences.append(
+                f"Version {version} of {source.upstream} cannot be read any more: {what} is missing."
+            )
+    return tuple(sentences)
+
+
+def _sentences(
+    stream: "Stream", target: "Target", snapshot: "Snapshot", spans: "Mapping[str, SourceSpan]"
+) -> Iterator[str]:
+    for name, source in streaming_sources(stream).items():
+        offset = snapshot.tail.planned(name)
+        if offset is None or offset.raw is None:
+            continue
+        if name in spans and spans[name].is_part:
+            yield from spans[name].missing
+        else:
+            connector, bound = resolved(source, target)
+            reading = Reading(target=target, name=name, offset=offset, checkpoint=snapshot.checkpoint)
+            yield from connector.missing(bound, reading)

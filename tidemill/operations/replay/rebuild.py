@@ -29,7 +29,7 @@ from tidemill.operations.core.staging import (
     unstaged,
 )
 from tidemill.operations.core.steps import Step, session, unfinished
-from tidemill.operations.replay.source_history import missing_in_sources
+from tidemill.operations.replay.range_origins import missing_in_sources
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import StreamRecords
@@ -71,7 +71,6 @@ def rebuild(
         engine: Where Spark sessions come from; not asked for a plan.
         keep_old: Whether the old tables are kept as copies.
         allow_missing: Whether to continue where the sources no longer have everything that the stream has read.
-        readers: The streams that may read its table, which the plan names.
         publish: Whether the tables change; otherwise they are computed beside the old ones, and the same call with
             `publish` continues.
 

@@ -41,10 +41,6 @@ def alert_sensors(
 
     A tick reads the runs that have ended since the last one. Each channel has its own position in the cursor, so
     one that is down does not delay the other.
-
-    Args:
-        target: The target of the code location.
-        prefix: What the name of the sensor begins with, such as `prod__`.
     """
     settings = target.alerts
     if settings is None:

@@ -31,8 +31,7 @@ from dagster import (
 from tidemill.checks.evaluation import evaluate
 from tidemill.definitions.selection import select
 from tidemill.errors import TidemillError
-from tidemill.orchestration.assets.checks import as_dagster, check_specs
-from tidemill.orchestration.assets.events import Event, without_output
+from tidemill.orchestration.assets.checks import Event, as_dagster, check_specs, without_output
 from tidemill.orchestration.assets.metadata import idle_metadata, result_metadata
 from tidemill.orchestration.assets.observations import LiveObservations
 from tidemill.orchestration.assets.translator import INPUTS, STREAM, StreamTranslator, stream_specs
@@ -264,7 +263,6 @@ def checks_job(
 
     Args:
         assets: Its assets, or their keys.
-        prefix: What the name of the job begins with, such as `prod__`.
     """
     return define_asset_job(
         # Two underscores: no pipeline, and so no other job, can have this name.
@@ -391,12 +389,7 @@ def _standalone_checks(
 
 
 def _raise_for(results: "list[StreamResult]") -> None:
-    """Fail the op if a stream failed.
-
-    Raises:
-        Failure: With the streams that failed and why, and those that were skipped. Dagster may retry only
-            where a retry can help.
-    """
+    """Fail the op if a stream failed."""
     failed = [result for result in results if result.outcome in ("failed", "canceled")]
     if not failed:
         return

@@ -1,12 +1,22 @@
-"""The checks of a stream as Dagster's asset checks: their specs, and their results.
+"""The checks of a stream as Dagster's asset checks, and what an op yields about a stream.
 
 What is checked, and how, is in `tidemill.checks`: the run, a schedule and `tidemill check` evaluate the
 same functions.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, MetadataValue
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckResult,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetKey,
+    AssetMaterialization,
+    MaterializeResult,
+    MetadataValue,
+)
 
 from tidemill.checks.evaluation import check_names
 from tidemill.checks.rows import consequence
@@ -14,6 +24,34 @@ from tidemill.checks.rows import consequence
 if TYPE_CHECKING:
     from tidemill.checks.result import CheckResult
     from tidemill.definitions.stream import Stream
+
+Event = MaterializeResult[None] | AssetCheckResult | AssetMaterialization | AssetCheckEvaluation
+_DATA_VERSION = "dagster/data_version"
+
+
+def without_output(event: Event) -> Iterator[Event]:
+    """Yield what an op may report about an asset that it does not own."""
+    match event:
+        case MaterializeResult():
+            assert event.asset_key is not None  # noqa: S101 - `_report` sets it
+            version = {} if event.data_version is None else {_DATA_VERSION: event.data_version.value}
+            yield AssetMaterialization(event.asset_key, metadata=event.metadata, tags=version)
+            for check in event.check_results or ():
+                yield from without_output(check)
+        case AssetCheckResult():
+            assert event.asset_key is not None  # noqa: S101 - likewise
+            assert event.check_name is not None  # noqa: S101 - likewise
+            yield AssetCheckEvaluation(
+                asset_key=event.asset_key,
+                check_name=event.check_name,
+                passed=event.passed,
+                metadata=event.metadata,
+                severity=event.severity,
+                description=event.description,
+            )
+        case _:
+            yield event
+
 
 DESCRIPTIONS = {
     "checkpoint_sound": "The next run can start from the checkpoint without losing or repeating data.",

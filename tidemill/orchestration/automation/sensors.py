@@ -54,11 +54,9 @@ def backlog_sensor(
 
     Args:
         pipeline: The pipeline; its job has the same name, after the prefix.
-        target: The target of the code location.
         translator: How a feed becomes an asset.
         running: Whether the sensor runs as soon as the code location is loaded; otherwise it is switched on in
             the UI.
-        prefix: What the names of the sensor and of the job begin with, such as `prod__`.
     """
     candidates = [stream for stream in pipeline if stream.run_when.cron is None]
 
@@ -124,9 +122,7 @@ def schedules(
     A tick runs the streams of that schedule that have something to read; without any it is skipped.
 
     Args:
-        target: The target of the code location.
         running: Whether the schedules run as soon as the code location is loaded.
-        prefix: What the names of the schedules and of the job begin with, such as `prod__`.
     """
     expressions = dict.fromkeys(
         stream.run_when.cron for stream in pipeline if stream.run_when.cron is not None

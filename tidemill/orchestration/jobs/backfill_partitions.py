@@ -74,10 +74,6 @@ class PartitionedBackfills:
 
         All pipelines share one definition of days and one of hours, which begin with the earliest day that a stream
         declares: Dagster does not select assets with different ones for the same job.
-
-        Args:
-            keys: The asset keys of their streams; those without one get no asset.
-            prefix: What the names of jobs, ops and their resource begin with, such as `prod__`.
         """
         assets, jobs = [], []
         streams = [stream for pipeline in pipelines for stream in pipeline if stream.name in keys]
@@ -144,7 +140,6 @@ def _assets(
         every: The length of its partitions.
         keys: The keys of all streams' own assets.
         replays: The keys of all assets that replay partitions of this length.
-        prefix: What the names of the op and of its resource begin with.
     """
     resource = f"{prefix}spark"
 

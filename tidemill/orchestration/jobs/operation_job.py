@@ -66,11 +66,7 @@ class Done:
 def operation_jobs(
     pipeline: "Pipeline", keys: Keys, *, target: "Target | None" = None, prefix: str = ""
 ) -> list[JobDefinition]:
-    """Return a job `<pipeline>__<operation>` for each operation, which does what the command does.
-
-    Args:
-        prefix: What the names of jobs, ops and their resource begin with, such as `prod__`.
-    """
+    """Return a job `<pipeline>__<operation>` for each operation, which does what the command does."""
     return [operation_job(spec, pipeline, keys, target=target, prefix=prefix) for spec in OPERATIONS.values()]
 
 
@@ -82,11 +78,7 @@ def operation_job(
     target: "Target | None" = None,
     prefix: str = "",
 ) -> JobDefinition:
-    """Return the job that carries out an operation on streams of a pipeline.
-
-    Args:
-        prefix: What the names of the job, its op and its resource begin with, such as `prod__`.
-    """
+    """Return the job that carries out an operation on streams of a pipeline."""
     resource = f"{prefix}spark"
 
     @op(
@@ -115,11 +107,7 @@ def operation_job(
 
 
 def maintenance_schedule(pipeline: "Pipeline", *, prefix: str = "") -> ScheduleDefinition:
-    """Return a daily schedule of the maintenance of a pipeline, which is stopped until somebody turns it on.
-
-    Args:
-        prefix: What the names of the schedule and of the job begin with, such as `prod__`.
-    """
+    """Return a daily schedule of the maintenance of a pipeline, which is stopped until somebody turns it on."""
     return ScheduleDefinition(
         name=f"{prefix}{pipeline.name}__maintain_daily",
         job_name=f"{prefix}{pipeline.name}__maintain",

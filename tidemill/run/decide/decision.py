@@ -33,7 +33,6 @@ class RunDecision:
 
     Attributes:
         manifest: The manifest to continue; a new one for a stream that has never run.
-        sources: The records of its sources, as the run writes them into the manifest.
         backlog: The backlog by the names of the streaming sources.
     """
 

@@ -15,7 +15,7 @@ from tidemill.definitions.code_version import code_version
 from tidemill.errors import TidemillError
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.decide.decision import RunDecision, decide
-from tidemill.run.decide.failures import failure_position, pause_after
+from tidemill.run.decide.waiting import failure_position, pause_after
 from tidemill.run.spark.error_translation import translated
 from tidemill.text.digest import digest
 

@@ -22,7 +22,7 @@ from tidemill.records.lease import Lease
 from tidemill.records.manifest import first_manifest
 from tidemill.records.stream_records import FIRST_GENERATION, StreamRecords
 from tidemill.run.decide.decision import RunDecision, decide_run
-from tidemill.run.decide.failures import failure_position
+from tidemill.run.decide.waiting import failure_position
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.results import StreamResult
 from tidemill.run.execute.stream_run import StreamRun

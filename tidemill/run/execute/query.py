@@ -26,7 +26,7 @@ from tidemill.plans.lineage import Lineage, lineage_of
 from tidemill.plans.operators import operators_of, with_types
 from tidemill.plans.plan_tree import parse_plan, reads_all
 from tidemill.plans.watermarks import watermarks_in
-from tidemill.records.stateful_operator import StatefulOperator
+from tidemill.records.manifest import StatefulOperator
 from tidemill.run.batch.validation_rules import is_repeatable, uses_time_of_batch
 from tidemill.run.batch.writer import batch_column
 from tidemill.run.spark.classic import explained, full_plan, plan_text, state_types
@@ -184,11 +184,7 @@ def _undeclared(watermarks: Sequence[str | None]) -> tuple[str, ...]:
 
 
 def _checked_joins(stream: "Stream", rows: "DataFrame") -> tuple[str, ...]:
-    """Return a warning per stream-stream join whose state grows forever.
-
-    Raises:
-        TerminalError: Spark would evict rows of a join that can still match.
-    """
+    """Return a warning per stream-stream join whose state grows forever."""
     if sum(source.streaming for source in stream.sources.values()) < 2:  # noqa: PLR2004 - two inputs make a join
         return ()
     from tidemill.plans.join_bounds import join_findings

@@ -14,9 +14,6 @@ def follow(snapshot: Snapshot, sources: Mapping[str, SourceRecord]) -> None:
     """Change the addresses in the source logs of folders that have moved with the lake.
 
     The manifest is written afterwards, so that a run that is killed here does the rest in its next attempt.
-
-    Args:
-        sources: The records of its sources, with the folders of this run.
     """
     before = snapshot.sources
     writer = snapshot.writer("moved")

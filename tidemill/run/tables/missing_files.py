@@ -102,9 +102,6 @@ def check_planned_files(
 ) -> None:
     """Check that every file of a batch that must be repeated is there.
 
-    Args:
-        sources: The records of its sources, with the folders of this run.
-
     Raises:
         DataLossError: A file is missing.
     """

@@ -32,9 +32,6 @@ def with_starts(
     """Return the records of a stream's sources, with a start for each reader of a stream's table that has none.
 
     A start is decided once: a repeat of the first batch must begin where the batch began.
-
-    Args:
-        tail: The end of the checkpoint.
     """
     started = dict(records)
     for name, source in stream.sources.items():

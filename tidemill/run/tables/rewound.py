@@ -45,9 +45,6 @@ class Detour:
 def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> Iterator[Detour]:
     """Yield the next detour of each source that has one.
 
-    Args:
-        tail: The end of that checkpoint.
-
     Raises:
         UpstreamChangeError: The reader has read rows that were taken back.
     """

@@ -48,11 +48,7 @@ def check_read_commits(stream: "Stream", lake: "Lake", records: Mapping[str, Sou
 def with_read_commits(
     stream: "Stream", lake: "Lake", tail: "Tail", records: Mapping[str, SourceRecord]
 ) -> dict[str, SourceRecord]:
-    """Return the records of a stream's sources, with the newest commit that each reader of a table has read.
-
-    Args:
-        tail: The end of the checkpoint.
-    """
+    """Return the records of a stream's sources, with the newest commit that each reader of a table has read."""
     now = dict(records)
     for name, table in _tables(stream, lake):
         at = DeltaPosition.of(tail.committed(name))
