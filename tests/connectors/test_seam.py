@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidemill
+from tests.raising import raises
 from tidemill import DeltaSource, Feed, FileSource, KafkaSource, Raw
 from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.answers import Period
@@ -22,7 +23,6 @@ from tidemill.connectors.registry import (
 )
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source
-from tidemill.errors import TerminalError
 from tidemill.storage.lake import Lake
 from tidemill.target.target import FolderBinding, KafkaCluster, Target, TopicBinding
 
@@ -111,7 +111,7 @@ def test_a_connector_with_kind_and_load_alone_answers_unknown(target):
     assert connector.missing_from_batch(source, reading, offset, None) == ()
     assert [data.path[0] for data in connector.external(source, target)] == ["source"]
     for refused in (lambda: connector.now(source, reading), lambda: connector.start_at(reading, 3)):
-        with pytest.raises(TerminalError, match="Fix: "):
+        with raises("start-invalid", "Fix: "):
             refused()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey, AssetSpec, DagsterInstance, Definitions, multiprocess_executor
 
-from tidemill.errors import ConfigurationError, DefinitionError
+from tests.raising import raises
 from tidemill.orchestration import StreamTranslator, build_definitions
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "existing_project.py"
@@ -99,12 +99,12 @@ def test_a_translator_applies_to_streams_and_to_what_they_read():
 
 
 def test_a_pipeline_that_the_target_lacks_is_refused():
-    with pytest.raises(ConfigurationError, match=r"no pipeline 'add' in tidemill.toml. Did you mean 'ads'\?"):
+    with raises("pipeline-missing", "'add'", "Did you mean 'ads'?"):
         build_definitions("dev", pipelines=["add"])
     assert build_definitions("dev", pipelines=[]).jobs == []
 
 
 @pytest.mark.parametrize("prefix", ["Prod", "a__b", ["eu", ""], "a/b"])
 def test_a_prefix_that_is_no_name_is_refused(prefix):
-    with pytest.raises(DefinitionError, match="key_prefix name"):
+    with raises("name-invalid", "key_prefix"):
         build_definitions("dev", key_prefix=prefix)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import pipelines as ours
+from tests.raising import raises
 from tidemill.cli.project.scaffold import write_pipeline, write_project, write_stream
 from tidemill.errors import ConfigurationError, DefinitionError
 from tidemill.target.loading import load_pipelines
@@ -46,12 +47,12 @@ def test_a_project_has_the_shape_of_this_one_and_no_placeholder_is_left(project)
 
 def test_nothing_is_overwritten(project):
     before = content(project)
-    for write in (
-        lambda: write_project(project, name="platform", pipeline="other", example=False),
-        lambda: write_pipeline(project / CONFIG, "shop_of_tests"),
-        lambda: write_stream(project / CONFIG, StreamName("shop_of_tests", "events")),
+    for code, write in (
+        ("files-exist", lambda: write_project(project, name="platform", pipeline="other", example=False)),
+        ("pipeline-name-taken", lambda: write_pipeline(project / CONFIG, "shop_of_tests")),
+        ("files-exist", lambda: write_stream(project / CONFIG, StreamName("shop_of_tests", "events"))),
     ):
-        with pytest.raises(ConfigurationError, match="Nothing was written"):
+        with raises(code, "Nothing was written"):
             write()
     assert content(project) == before
 
@@ -87,13 +88,13 @@ def test_the_list_of_pipelines_is_edited_and_the_rest_stays(project, before):
 def test_a_list_in_another_form_is_left_to_the_user(project):
     (project / CONFIG).write_text('"pipelines" = []\n')
     before = content(project)
-    with pytest.raises(ConfigurationError, match="cannot be added to pipelines"):
+    with raises("pipeline-name-taken", "pipelines"):
         write_pipeline(project / CONFIG, "audit")
     assert content(project) == before
 
 
 def test_a_stream_needs_its_pipeline(project):
-    with pytest.raises(ConfigurationError, match="tidemill new pipeline other"):
+    with raises("pipeline-missing", "tidemill new pipeline other"):
         write_stream(project / CONFIG, StreamName("other", "orders"))
 
 

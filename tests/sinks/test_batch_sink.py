@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import functions as F
 
+from tests.raising import raises
 from tests.recorded import calls, recording
 from tidemill import BatchSink, DeltaAppend, DeltaMerge, Expect, Feed, Json, Pipeline, QueryOptions
 from tidemill.checkpoint import commit_batches
 from tidemill.checks.evaluation import evaluate
-from tidemill.errors import TerminalError
 from tidemill.operations.generations.rewind import rewind
 from tidemill.operations.quarantine.quarantine_replay import replay_quarantine
 from tidemill.operations.replay.rebuild import rebuild
@@ -111,7 +111,7 @@ def test_an_error_of_the_function_commits_nothing_and_the_batch_is_repeated(scra
     failed = tmp_path / "failed"
     failing = BatchSink(lambda _rows, _batch: fail_once(failed), name="failing")
     stream = sales_stream(recording(tmp_path / "calls", "shop", "amount"), failing, *tables)
-    with pytest.raises(TerminalError, match="KeyError: 'no such place'"):
+    with raises("query-failed", "KeyError: 'no such place'"):
         scratch.run(stream, arrivals()[:1])
     assert list(commit_batches(scratch.checkpoint(stream.name))) == []
     scratch.run(stream)
