@@ -68,6 +68,8 @@ class RunWhen:
         quiet: Time since data arrived last: a run waits for the end of an upload.
         poll_every: How often a run looks for data in a source whose backlog cannot be counted without Spark; such a
             source starts no other run.
+        timers_every: How often a run fires the processing-time timers of `applyInPandasWithState` and
+            `transformWithState` that are due, where no data arrives and there is state.
         at_most_every: The shortest time between the end of a run and the start of the next.
         cron: A schedule, `"0 6 * * *"`, instead of conditions: unread data waits for its next tick.
     """
@@ -78,6 +80,7 @@ class RunWhen:
     oldest: str | timedelta | None = None
     quiet: str | timedelta | None = None
     poll_every: str | timedelta = "10 minutes"
+    timers_every: str | timedelta = "10 minutes"
     at_most_every: str | timedelta = "1 minute"
     cron: str | None = None
 
@@ -86,7 +89,7 @@ class RunWhen:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise DefinitionError(f"run_when: {name} is {value!r}: give a number from 1.")
-        for name in ("oldest", "quiet", "poll_every", "at_most_every"):
+        for name in ("oldest", "quiet", "poll_every", "timers_every", "at_most_every"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, parse_duration(value, field=f"run_when: {name}"))
@@ -133,8 +136,19 @@ class RunWhen:
         Args:
             last_ended_at: When the last run ended; None before the first.
         """
-        assert isinstance(self.poll_every, timedelta)  # noqa: S101 - __post_init__ made it one
-        return None if last_ended_at is None or self.cron is not None else last_ended_at + self.poll_every
+        return self._after(self.poll_every, last_ended_at)
+
+    def next_timers(self, last_ended_at: datetime | None) -> datetime | None:
+        """Return when a run fires timers; None where the schedule says it, or at once.
+
+        Args:
+            last_ended_at: When the last run ended; None before the first.
+        """
+        return self._after(self.timers_every, last_ended_at)
+
+    def _after(self, every: str | timedelta, last_ended_at: datetime | None) -> datetime | None:
+        assert isinstance(every, timedelta)  # noqa: S101 - __post_init__ made it one
+        return None if last_ended_at is None or self.cron is not None else last_ended_at + every
 
     def _compared(self, amount: Amount, now: datetime) -> list[tuple[bool, str]]:
         """Return whether each condition that can be measured is reached, and how far it is."""

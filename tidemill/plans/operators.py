@@ -70,6 +70,11 @@ def operators_of(plan: str) -> tuple[StatefulOperator, ...] | None:
         return None
 
 
+def have_timers(operators: Sequence[StatefulOperator] | None) -> bool:
+    """Return whether operators have timers of the processing time, which fire without data (a TTL has some, too)."""
+    return any("ProcessingTime" in operator.properties.get("mode", "") for operator in operators or ())
+
+
 def with_types(
     operators: tuple[StatefulOperator, ...], types: Sequence[tuple[str, str]]
 ) -> tuple[StatefulOperator, ...]:

@@ -6,7 +6,7 @@ nothing costs a moment, and a start that is left out costs no more than time.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.backlog import Backlog
@@ -14,6 +14,7 @@ from tidemill.connectors.connector import Reading
 from tidemill.connectors.registry import backlog_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.options import pinned_differences
+from tidemill.plans.operators import have_timers
 from tidemill.records.ledger_line import iso
 from tidemill.records.manifest import Manifest, first_manifest
 from tidemill.records.stream_records import Snapshot, StreamRecords
@@ -69,9 +70,32 @@ class RunDecision:
     @property
     def next_poll(self) -> datetime | None:
         """When a run polls the sources that cannot be counted; None where there is none, or at once."""
+        return self.stream.run_when.next_poll(self._last_ended_at) if self.uncounted else None
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether the state may have timers that fire by the clock; only Spark can read which."""
+        manifest = self.snapshot.manifest
+        if manifest is None or not have_timers(manifest.active.operators):
+            return False
+        last_run = manifest.last_run
+        line = self.snapshot.records.ledger.newest_line(None if last_run is None else last_run.run_id)
+        return line is None or line.state_rows != 0
+
+    @property
+    def next_timers(self) -> datetime | None:
+        """When a run fires timers that are due by then; None where there are none, or at once."""
+        return self.stream.run_when.next_timers(self._last_ended_at) if self.has_timers else None
+
+    @property
+    def _last_ended_at(self) -> datetime | None:
         last_run = None if self.snapshot.manifest is None else self.snapshot.manifest.last_run
-        ended_at = None if last_run is None else datetime.fromisoformat(last_run.ended_at)
-        return self.stream.run_when.next_poll(ended_at) if self.uncounted else None
+        return None if last_run is None else datetime.fromisoformat(last_run.ended_at)
+
+    @property
+    def timers_are_due(self) -> bool:
+        """Whether it is time to fire timers."""
+        return self.has_timers and (self.next_timers is None or self.next_timers <= datetime.now(UTC))
 
     @property
     def needs_query(self) -> bool:
@@ -87,6 +111,7 @@ class RunDecision:
             or self.snapshot.query_id is None
             or self.snapshot.ledger_is_behind
             or self._watermark_to_continue is not None
+            or self.timers_are_due
         )
 
     @property
@@ -112,6 +137,8 @@ class RunDecision:
             reasons.append(f"no-data batch {start.batch_id} is pending")
         if (watermark_ms := self._watermark_to_continue) is not None:
             reasons.append(f"the watermark moves to {iso(watermark_ms)}")
+        if self.timers_are_due:
+            reasons.append("timers may be due")
         return tuple(reasons)
 
 

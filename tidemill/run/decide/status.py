@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from tidemill.connectors.backlog import amount_of
@@ -14,6 +14,7 @@ from tidemill.text.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from tidemill.connectors.backlog import Backlog
+    from tidemill.definitions.run_when import RunWhen
     from tidemill.definitions.stream import Stream
     from tidemill.run.decide.decision import RunDecision
     from tidemill.target.target import Target
@@ -93,15 +94,22 @@ def status_of(stream: "Stream", target: "Target") -> Status:
 
 def _polls(decision: "RunDecision") -> list[str]:
     policy = decision.stream.run_when
-    when = "each tick of its schedule looks for data"
-    if policy.cron is None:
-        start = "at once" if decision.next_poll is None else f"at {decision.next_poll:%Y-%m-%d %H:%M:%S} UTC"
-        every = format_duration(parse_duration(policy.poll_every, field="poll_every"))
-        when = f"a run looks for data every {every}, the next {start}"
-    return [
-        f"Source {name!r} cannot be counted: {backlog.detail}; {when}."
+    polls = [
+        f"Source {name!r} cannot be counted: {backlog.detail}; "
+        f"{_when(policy, 'looks for data', policy.poll_every, decision.next_poll)}."
         for name, backlog in decision.uncounted.items()
     ]
+    if decision.has_timers:
+        when = _when(policy, "fires the timers that are due", policy.timers_every, decision.next_timers)
+        polls.append(f"Its state has timers; {when}.")
+    return polls
+
+
+def _when(policy: "RunWhen", does: str, every: str | timedelta, next_at: datetime | None) -> str:
+    if policy.cron is not None:
+        return f"each tick of its schedule {does}"
+    start = "at once" if next_at is None else f"at {next_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"a run {does} every {format_duration(parse_duration(every, field='every'))}, the next {start}"
 
 
 def _running_batch(records: StreamRecords) -> int | None:

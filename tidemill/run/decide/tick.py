@@ -160,8 +160,8 @@ def _position(plan: RunDecision) -> str:
     manifest = plan.snapshot.manifest or plan.manifest
     heads = {source: backlog.head for source, backlog in plan.backlog.items()}
     # A poll that finds nothing leaves everything else as it was, and the next one is another run.
-    poll = None if plan.next_poll is None else plan.next_poll.isoformat()
-    return digest([failure_position(plan.stream, manifest, plan.snapshot), heads, poll])
+    times = [time and time.isoformat() for time in (plan.next_poll, plan.next_timers)]
+    return digest([failure_position(plan.stream, manifest, plan.snapshot), heads, times])
 
 
 def _refused(stream: "Stream", records: StreamRecords, failure: TidemillError) -> str:

@@ -27,6 +27,7 @@ from tidemill.definitions.sink import CommitMetadata
 from tidemill.errors import CanceledError, TidemillError
 from tidemill.plans import state_compatibility as code_change
 from tidemill.plans.lineage import Lineage
+from tidemill.plans.operators import have_timers
 from tidemill.records.batch import BatchRecord
 from tidemill.records.lease import Lease
 from tidemill.records.stream_records import Pins, Snapshot
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 _CHECK_REPARTITION = "spark.sql.streaming.checkUnfinishedRepartitionOnRestart"
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 _CHANGES_PER_SNAPSHOT = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 # Compressed; fewer are applied in less time than most other steps of a start take.
 _MANY_CHANGES = 4 << 20
@@ -164,6 +166,7 @@ class StreamRun:
         self._pass_restores(spark, confs)
         self._execute(spark, confs, current_versions(self.stream, self.target.lake), once=False)
         self._continue_watermark(spark, confs, waiting=[*self.decision.counted])
+        self._fire_timers(spark, confs)
         check_edges(self.stream, lake, self._tail(), self._sources)
 
     def _continue_watermark(
@@ -175,6 +178,17 @@ class StreamRun:
         if watermark_ms is not None:
             self.lease.check()
             self._snapshot.writer().raise_watermark(tail, watermark_ms)
+            self._repair(spark, confs)
+
+    def _fire_timers(self, spark: "SparkSession", confs: dict[str, str]) -> None:
+        """Run one more batch where timers may be due: Spark itself would run empty ones until the query is stopped."""
+        if not have_timers(self._recorder.generation.operators):
+            return
+        self._repair(spark, confs)  # a no-data batch fires them as well
+        tail = self._tail()
+        if tail.next_start.kind == "continue" and tail.latest_commit is not None:
+            self.lease.check()
+            self._snapshot.writer().schedule_batch(tail)
             self._repair(spark, confs)
 
     def _pass_restores(self, spark: "SparkSession", confs: dict[str, str]) -> None:
@@ -317,6 +331,8 @@ class StreamRun:
         self._set_partitions(spark, confs)
         self._plan_snapshots(spark)
         built = self._build(spark, confs, pins)
+        if have_timers(built.operators):  # with them, each batch asks for another one
+            spark.conf.set(_NO_DATA_BATCHES, "false")
         if not once:
             self._snapshot.records.write_pins(Pins(self._next_batch(), pins))
         writer = self._writer(built.rows)

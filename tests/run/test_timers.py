@@ -1,0 +1,67 @@
+"""Timers of the processing time: a run ends after its data, and a later one fires what is due."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+
+from tidemill import DeltaAppend, Feed, Json, Pipeline, QueryOptions, RunWhen
+from tidemill.records.stream_records import StreamRecords
+from tidemill.run.decide.decision import decide_run
+from tidemill.run.decide.status import status_of
+from tidemill.run.decide.tick import decision as tick
+from tidemill.testing import multiset
+
+
+def silent_customers():
+    """A row for each customer who has been silent for a moment: one timer each."""
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    shop = Pipeline("shop", run_when=RunWhen(timers_every="1 hour", at_most_every="0 seconds"))
+    orders = shop.stream(
+        source=Feed("orders", format=Json("customer STRING")), sink=DeltaAppend(), name="orders"
+    )(lambda rows: rows)
+
+    def seen(key, batches, state):
+        if state.hasTimedOut:
+            state.remove()
+            yield pd.DataFrame({"customer": [key[0]]})
+            return
+        for _ in batches:
+            pass
+        state.update((1,))
+        state.setTimeoutDuration(3_600_000 if key[0] == "slow" else 1)
+
+    @shop.stream(
+        source=orders, sink=DeltaAppend(), query=QueryOptions(output_mode="append", shuffle_partitions=1)
+    )
+    def silent(orders):
+        by_customer = orders.groupBy("customer")
+        timeout = GroupStateTimeout.ProcessingTimeTimeout
+        return by_customer.applyInPandasWithState(seen, "customer STRING", "n INT", "append", timeout)
+
+    return orders, silent
+
+
+def test_timers_fire_after_the_data_and_when_they_are_due(scratch):
+    orders, silent = silent_customers()
+    scratch.run(orders, [[{"customer": "a"}, {"customer": "b"}]])
+    [result] = scratch.run(silent)
+    assert [batch.rows_read for batch in result.batches] == [2, 0], "the data and one more batch"
+    assert scratch.rows(silent) == multiset([("a",), ("b",)]), "whose timers are due by then"
+    assert decide_run(silent, scratch.target).idle, "there is no state left"
+
+    scratch.run(orders, [[{"customer": "slow"}]])
+    scratch.run(silent)
+    now, records = datetime.now(UTC), StreamRecords(scratch.lake, silent.name)
+    assert tick(silent, scratch.target, now=now).state == "idle"
+    [poll] = status_of(silent, scratch.target).polls
+    assert "a run fires the timers that are due every 1 hour" in poll
+    manifest = records.manifest()
+    an_hour_ago = replace(manifest.last_run, ended_at=(now - timedelta(hours=1)).isoformat())
+    records.write_manifest(replace(manifest, last_run=an_hour_ago))
+    assert tick(silent, scratch.target, now=now).state == "due"
+    [result] = scratch.run(silent)
+    assert [batch.rows_read for batch in result.batches] == [0], "one batch, which found nothing due"
+    assert scratch.rows(silent) == multiset([("a",), ("b",)])
+    assert decide_run(silent, scratch.target).idle
