@@ -10,6 +10,7 @@ from pipelines.ads import ads
 from pipelines.ads.generate import generate, produce
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.tables import tables
+from tests.recorded import calls
 from tests.run import fault_oracle, fault_streams
 from tests.small import small_target
 from tidemill.definitions.pipeline import Pipeline
@@ -141,6 +142,8 @@ class Kinds(World):
         orders = [*fault_oracle.ORDERS[step], fault_oracle.BAD]
         for feed in ("orders", "refunds", "returns"):
             self.scratch.drop_file(feed, orders)
+        for feed in ("sent", "noted"):
+            self.scratch.drop_file(feed, fault_oracle.ORDERS[step])
         self.scratch.drop_file("payments", [*fault_oracle.PAYMENTS[step], fault_oracle.BAD])
         self.scratch.drop_file("owners", fault_oracle.OWNERS[step])
         names = [{"customer": customer, "name": f"name of {customer}"} for customer in ("c0", "c1")]
@@ -171,8 +174,12 @@ class Kinds(World):
             "followed": totals,
             "best": (("customer", "amount"), fault_oracle.expected_best()),
         }
+        given = {"sent", "noted"}  # to a function, the first alone and the second next to a table
+        expected["noted"] = ingested
         streams = {stream.name.stream for stream in self.pipeline}
-        differences = [f"{name} is not compared" for name in sorted(streams ^ expected.keys())]
+        differences = [f"{name} is not compared" for name in sorted(streams ^ (expected.keys() | given))]
+        for name in sorted(given):
+            differences += self._given(name)
         for name, (columns, rows) in expected.items():
             stream = self.pipeline[name]
             differences += _difference(name, self.scratch.rows(stream, *columns), rows)
@@ -183,6 +190,16 @@ class Kinds(World):
         archive = Path(self.scratch.lake.table(self.pipeline["returns"].name, "archive").uri)
         rows = self.scratch.table_rows(TableRef.at(archive), "order_id")
         return differences + _difference("returns__archive", rows, fault_oracle.expected_ingest())
+
+    def _given(self, name: str) -> Differences:
+        """Compare what a function was given at least once: a repeated batch has the rows of the first attempt."""
+        batches: dict[int, Counter[tuple[Any, ...]]] = {}
+        differences = []
+        for call in calls(self.folder / name):
+            if batches.setdefault(call.batch_id, call.rows) != call.rows:
+                differences.append(f"{name}: batch {call.batch_id} was given again with other rows")
+        rows = sum(batches.values(), Counter())
+        return differences + _difference(f"{name} (given)", rows, fault_oracle.expected_ingest())
 
 
 WORLDS: tuple[type[World], ...] = (AdsFiles, Kinds, AdsKafka)
