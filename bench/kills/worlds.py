@@ -194,10 +194,11 @@ class Kinds(World):
     def _given(self, name: str) -> Differences:
         """Compare what a function was given at least once: a repeated batch has the rows of the first attempt."""
         batches: dict[int, Counter[tuple[Any, ...]]] = {}
-        differences = []
-        for call in calls(self.folder / name):
-            if batches.setdefault(call.batch_id, call.rows) != call.rows:
-                differences.append(f"{name}: batch {call.batch_id} was given again with other rows")
+        differences = [
+            f"{name}: batch {call.batch_id} was given again with other rows"
+            for call in calls(self.folder / name)
+            if batches.setdefault(call.batch_id, call.rows) != call.rows
+        ]
         rows = sum(batches.values(), Counter())
         return differences + _difference(f"{name} (given)", rows, fault_oracle.expected_ingest())
 
