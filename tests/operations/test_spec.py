@@ -2,6 +2,7 @@
 
 import shlex
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.raising import raises
 from tidemill import cli
 from tidemill.cli.change import operation
 from tidemill.operations.core.change import Change, report_changes
+from tidemill.operations.core.spec import Work
 from tidemill.operations.registry import OPERATIONS
 from tidemill.orchestration.jobs.operation_job import config_schema, operation_job
 from tidemill.text.names import StreamName
@@ -58,6 +60,17 @@ def called(monkeypatch):
 
 def test_every_operation_is_asked_for_something():
     assert ASKED.keys() == OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("kind", OPERATIONS)
+def test_the_function_of_an_operation_takes_its_arguments_and_a_part_of_the_work(kind):
+    spec = OPERATIONS[kind]
+    function = signature(spec.apply)
+    needed = {name for name in function.parameters if name in {*vars(Work), *Work.__dataclass_fields__}}
+    values = {one.name: ASKED[kind].get(one.name, one.default) for one in spec.arguments}
+    publish = {"publish": True} if spec.replays else {}
+    bound = function.bind(None, **dict.fromkeys(needed), **values, **publish, dry_run=True)
+    assert "target" in bound.arguments
 
 
 @pytest.mark.parametrize("kind", OPERATIONS)
@@ -116,6 +129,8 @@ def test_an_operation_on_one_stream_refuses_several(tmp_path, monkeypatch):
     work = OPERATIONS["rebuild"].work(*where, ["shop/orders"], downstream=True, run_id="r")
     assert [stream.name.stream for stream in work.streams] == ["orders", "unique"]
     assert (work.selected, work.readers) == ({ORDERS}, [])
+    alone = OPERATIONS["rebuild"].work(*where, ["shop/orders"], run_id="r")
+    assert [stream.name.stream for stream in alone.readers] == ["unique"]
 
 
 def test_a_plan_names_what_has_been_computed_already():
