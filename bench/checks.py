@@ -60,7 +60,7 @@ def commit(log: Path, version: int, query_id: str) -> None:
 
 def batches(lake: Lake, query_id: str, first: int, end: int) -> None:
     """Write what runs of one batch each leave behind."""
-    checkpoint, records = lake.checkpoint(orders.name, 1), StreamRecords(lake, orders.name)
+    checkpoint, records = Path(lake.checkpoint(orders.name, 1).uri()), StreamRecords(lake, orders.name)
     log = Path(lake.table(orders.name).uri) / "_delta_log"
     for batch in range(first, end):
         commit(log, batch + 1, query_id)
@@ -98,7 +98,7 @@ def main() -> None:
         lake, query_id = Lake.at(Path(root) / "lake"), str(uuid4())
         landing = Path(root) / "landing"
         (landing / "orders").mkdir(parents=True)
-        checkpoint = lake.checkpoint(orders.name, 1)
+        checkpoint = Path(lake.checkpoint(orders.name, 1).uri())
         for folder in ("offsets", "commits"):
             (checkpoint / folder).mkdir(parents=True)
         (checkpoint / "metadata").write_text(json.dumps({"id": query_id}), encoding="utf-8")

@@ -85,7 +85,7 @@ def main() -> None:
                     for name in names
                 ),
                 f"{statistics.median(one.read_mb for one in around):.1f} MB",
-                f"{sum(path.is_file() for path in scratch.lake.root.rglob('*')):,}",
+                f"{sum(path.is_file() for path in Path(scratch.lake.uri).rglob('*')):,}",
                 f"{peak_mb(jvm_pid(engine.new())):,.0f} MB",
             )
     engine.stop()

@@ -272,7 +272,7 @@ def arguments(tmp_path, monkeypatch, request):
     shop = Shop.make(tmp_path / "shop", monkeypatch)
     shop.has_run("a.json")
     write_quarantine(shop, ("{", ["unparsable"]))
-    copies = shop.target.lake.control(ORDERS) / "repairs"
+    copies = Path(shop.target.lake.records(ORDERS).uri()) / "repairs"
     copies.mkdir()
     (copies / "1-offsets-1").write_text("v2")
     span = {"column": "day", "type": "date", "begin": "2026-01-02", "end": "2026-01-03"}

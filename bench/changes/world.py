@@ -293,8 +293,8 @@ class World:
         """Return the folders of a stream by kind."""
         name = StreamName("shop", stream)
         folders = {
-            "checkpoint": self.lake.checkpoint(name, 1).parent,
-            "control": self.lake.control(name),
+            "checkpoint": Path(self.lake.checkpoint(name, 1).uri()).parent,
+            "control": Path(self.lake.records(name).uri()),
             "ledger": Path(self.lake.ledger(name).uri()),
         }
         tables = Path(self.lake.table(name).uri).parent
@@ -397,8 +397,8 @@ class World:
     def back_up(self) -> None:
         """Copy the lake."""
         root = self.base / f"backup-{self.number('backup')}"
-        if self.lake.root.exists():
-            shutil.copytree(self.lake.root, root)
+        if Path(self.lake.uri).exists():
+            shutil.copytree(Path(self.lake.uri), root)
             states = {name: self.oracle.copy_of(name) for name in self.streams}
             self.backups.append(
                 Backup(root, self.definition, states, Counter(self.updates), Counter(self.lives))

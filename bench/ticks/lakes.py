@@ -83,7 +83,7 @@ def fill(declared: Declared, target: Target, landing: Path, sources: Path, scrat
             offset = {"logOffset": batches - 1}
         else:
             offset = {name: {"0": MESSAGES}}
-        checkpoint = target.lake.checkpoint(stream.name, 1)
+        checkpoint = Path(target.lake.checkpoint(stream.name, 1).uri())
         _checkpoint(checkpoint, query_id, batches, json.dumps(offset))
         if name in declared.folders:
             _source_log(checkpoint / "sources" / "rows", landing / name, batches - 1)

@@ -74,7 +74,7 @@ class CheckLake:
         return CheckLake(root)
 
     def checkpoint(self, stream) -> Path:
-        return self.lake.checkpoint(stream.name, 1)
+        return Path(self.lake.checkpoint(stream.name, 1).uri())
 
     def log(self, stream, sink: str = "main") -> Path:
         return Path(self.lake.table(stream.name, sink).uri) / "_delta_log"

@@ -42,7 +42,7 @@ def has_run(shop: Shop, stream: StreamName, *, batches: int = 2, generation: int
     first = first_manifest({}).with_active(query_id=handmade.QUERY_ID, ledger_batch=batches - 1)
     generations = tuple(replace(first.active, number=number) for number in range(1, generation + 1))
     StreamRecords(lake, stream).write_manifest(Manifest(generations=generations))
-    return handmade.stateful(lake.checkpoint(stream, generation), batches)
+    return handmade.stateful(Path(lake.checkpoint(stream, generation).uri()), batches)
 
 
 def record(batch: int, *, generation: int = 1, **measures: object) -> BatchRecord:

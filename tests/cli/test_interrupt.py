@@ -17,7 +17,6 @@ from tidemill.records.lease import holder_of
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.storage.lake import Lake
-from tidemill.storage.local_store import LocalStore
 from tidemill.target.resolve import resolve
 from tidemill.testing import multiset
 from tidemill.text.names import StreamName
@@ -112,14 +111,14 @@ def assert_ended_well(run: Interrupted, project: Project) -> None:
     assert run.seconds < 5
     assert "No data was lost; the same command continues" in run.err
     for stream in (SLOW, AFTER):
-        assert holder_of(LocalStore(project.lake.control(stream) / "lease")) is None
+        assert holder_of(project.lake.records(stream).below("lease")) is None
     assert not psutil.wait_procs(run.children, timeout=10)[1]
 
 
 def test_while_a_query_runs_and_the_next_run_continues(project, engine):
     def in_second_batch(_process: subprocess.Popen[bytes]) -> bool:
         first = any(line.batch_id == 0 for line in StreamRecords(project.lake, SLOW).ledger.lines())
-        return first and (project.lake.checkpoint(SLOW, 1) / "offsets" / "1").exists()
+        return first and (Path(project.lake.checkpoint(SLOW, 1).uri()) / "offsets" / "1").exists()
 
     run = project.interrupted(in_second_batch, "--json")
 
@@ -130,7 +129,7 @@ def test_while_a_query_runs_and_the_next_run_continues(project, engine):
         ("case/after", "canceled", "CanceledError"),
     ]
     assert streams[0]["rows_written"] == 1, "the batch that was committed is counted"
-    assert not (project.lake.checkpoint(SLOW, 1) / "commits" / "1").exists()
+    assert not (Path(project.lake.checkpoint(SLOW, 1).uri()) / "commits" / "1").exists()
 
     target = resolve()
     following = PipelineRun(target.streams(), target=target, engine=engine, run_id="following")
@@ -146,4 +145,4 @@ def test_by_sigterm_while_spark_starts(project):
     assert_ended_well(run, project)
     reported = [line.split()[:2] for line in run.err.splitlines() if "case/" in line]
     assert reported == [["canceled", "case/slow"], ["canceled", "case/after"]]
-    assert not project.lake.checkpoint(SLOW, 1).exists()
+    assert not Path(project.lake.checkpoint(SLOW, 1).uri()).exists()

@@ -1,6 +1,7 @@
 """`tidemill plan` and `tidemill accept --change`: output and exit statuses, with queries that need no JVM."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -73,7 +74,7 @@ def test_a_plan_names_operator_values_and_what_to_run(shop, now):
         {"operator": "aggregate", "property": "group keys", "before": "carrier", "now": "origin"}
     ]
     assert unique["what"] == "It has no state and has never committed a batch, so any code can start."
-    assert shop.target.lake.root.joinpath("control/shop/unique").exists() is False
+    assert Path(shop.target.lake.uri).joinpath("control/shop/unique").exists() is False
 
 
 @pytest.mark.parametrize(("fingerprint", "verdict"), [("old", "nothing"), ("new", "safe")])

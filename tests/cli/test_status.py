@@ -93,7 +93,7 @@ def test_a_batch_that_was_killed_is_behind_without_new_input(shop):
 def test_a_running_stream(shop):
     shop.has_run("a.json")
 
-    with held(shop.target.lake.control(ORDERS) / "lease", ORDERS, "run-2"):
+    with held(shop.target.lake.records(ORDERS).below("lease"), ORDERS, "run-2"):
         assert status()["state"] == "running"
         assert "run run-2 (process" in status()["reason"]
         assert status()["running_batch"] is None
@@ -105,7 +105,7 @@ def test_the_batch_that_is_running_is_shown(shop):
     offsets = (checkpoint / "offsets/0").read_text(encoding="utf-8")
     (checkpoint / "offsets/1").write_text(offsets, encoding="utf-8")
 
-    with held(shop.target.lake.control(ORDERS) / "lease", ORDERS, "run-2"):
+    with held(shop.target.lake.records(ORDERS).below("lease"), ORDERS, "run-2"):
         assert (status()["state"], status()["running_batch"]) == ("running", 1)
         assert "1 runs" in run("shop/orders").stdout
 

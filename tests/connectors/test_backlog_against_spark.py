@@ -36,7 +36,7 @@ class Reader:
     def __init__(self, engine, source: Source, target: Target, name: str = "checkpoint") -> None:
         self.spark = engine.new()
         self.source, self.target = source, target
-        self.checkpoint = target.lake.root / name
+        self.checkpoint = Path(target.lake.uri) / name
         for key in ("queryEvolution.enableSourceEvolution", "offsetLog.formatVersion"):
             self.spark.conf.set(f"spark.sql.streaming.{key}", "true" if key.startswith("query") else "2")
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
@@ -96,7 +97,7 @@ def test_a_stream_continues_the_state_and_the_table_of_a_query_of_plain_spark(sc
     windows = declared(plain)
     adopt(windows, scratch.target, checkpoint, table=table, dry_run=True)
     assert table.exists()
-    assert not scratch.lake.root.exists()
+    assert not Path(scratch.lake.uri).exists()
 
     plan = adopt(windows, scratch.target, checkpoint, table=table)
     assert "0 is 'first', 1 is 'second'" in " ".join(plan.effects)

@@ -4,6 +4,7 @@ import itertools
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -76,7 +77,7 @@ class History:
         operation = replace(operation, result=result or {})
         self.records.write_operation(operation)
         self.records.end_operation(operation)
-        path = self.records.control / "operations" / f"{operation.id}.json"
+        path = Path(self.records.control.uri()) / "operations" / f"{operation.id}.json"
         self.ended += timedelta(minutes=1)
         path.write_text(json.dumps(json.loads(path.read_text()) | {"ended_at": self.ended.isoformat()}))
         return operation.id

@@ -32,7 +32,7 @@ def elsewhere(scratch, orders, tmp_path, monkeypatch):
     landing = tmp_path / "elsewhere"
     shutil.copytree(scratch.landing, landing)
     config = tmp_path / "tidemill.toml"
-    config.write_text(CONFIG.format(lake=scratch.lake.root, landing=landing))
+    config.write_text(CONFIG.format(lake=scratch.lake.uri, landing=landing))
     monkeypatch.setenv("TIDEMILL_CONFIG", str(config))
     return landing
 
@@ -46,14 +46,14 @@ def recorded(scratch, orders):
 
 
 def test_a_plan_changes_nothing_and_a_yes_does(scratch, orders, elsewhere):
-    before = {path: path.read_bytes() for path in scratch.lake.root.rglob("*") if path.is_file()}
+    before = {path: path.read_bytes() for path in Path(scratch.lake.uri).rglob("*") if path.is_file()}
     plan = tidemill("rebind", "shop/orders", "events", "--dry-run")
     assert plan.exit_code == 0, plan.output
     assert "Read already, by their path" in plan.output
     question = tidemill("rebind", "shop/orders", "events")
     assert question.exit_code == 2
     assert "--yes" in question.output
-    assert {path: path.read_bytes() for path in scratch.lake.root.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in Path(scratch.lake.uri).rglob("*") if path.is_file()} == before
 
     done = tidemill("rebind", "shop/orders", "events", "--yes", "--json")
     document = json.loads(done.stdout)

@@ -137,7 +137,7 @@ def test_nothing_is_maintained_beside_a_run(scratch):
     increments(scratch, 1, [orders])
     for stream, keep in ((orders, KEEP), (newest, KEEP), (behind, NOW)):
         # A reader that has no position yet may be about to begin, and with less than a week any reader is asked.
-        with held(StreamRecords(scratch.lake, stream.name).control / "lease", stream.name, "a run"):
+        with held(StreamRecords(scratch.lake, stream.name).control.below("lease"), stream.name, "a run"):
             result = maintained(scratch, orders, keep=keep)
         assert (result.outcome, str(stream.name) in result.reason) == ("busy", True)
 
@@ -158,7 +158,7 @@ def test_a_thousand_increments_leave_few_files(scratch):
             tables = [table.after or table.before for result in results for table in result.tables]
             # Spark's log of the files that a folder had only grows: it must know them all.
             logs, state = (
-                list((scratch.lake.root / "checkpoints").rglob(f"{kind}/**/*"))
+                list((Path(scratch.lake.uri) / "checkpoints").rglob(f"{kind}/**/*"))
                 for kind in ("[co]*s", "state")
             )
             sizes.append(

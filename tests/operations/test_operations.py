@@ -55,7 +55,7 @@ def hold():
 
     def held(records, take, run_id):
         process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, str(records.lake.root), take, run_id],
+            [sys.executable, "-c", HOLD, records.lake.uri, take, run_id],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
@@ -156,7 +156,7 @@ def test_the_lease_of_an_operation_shows_the_jvm_that_commits_for_it(scratch):
         return [{"id": n, "day": "2026-01-01", "at": "2026-01-01T00:00:00Z", "closed": closed} for n in ids]
 
     def is_shown(kind):
-        newest = max(records.control.glob("lease/*.json"), key=lambda path: int(path.stem))
+        newest = max(Path(records.control.uri()).glob("lease/*.json"), key=lambda path: int(path.stem))
         lease = json.loads(newest.read_text())
         assert lease["run_id"].startswith(kind)
         assert lease["jvm_pid"] == jvm

@@ -49,12 +49,12 @@ def lake(tmp_path):
     ]
     records.write_manifest(replace(first_manifest({}), generations=tuple(generations)))
     for number in began:
-        written(records.checkpoint(number) / "metadata")
+        written(Path(records.checkpoint(number).uri()) / "metadata")
         written(Path(lake.table(accounts.name, f"generation_{number}").uri) / "part.parquet")
     for name, age in (("old", MONTH + timedelta(days=1)), ("new", timedelta(days=1))):
-        written(lake.root / lake.staging(accounts.name) / name / "part.parquet", age)
-        written(records.control / "repairs" / name / "offsets" / "1", age)
-        written(records.control / "repairs" / f"1-offsets-{name}", age)
+        written(Path(lake.uri) / lake.staging(accounts.name) / name / "part.parquet", age)
+        written(Path(records.control.uri()) / "repairs" / name / "offsets" / "1", age)
+        written(Path(records.control.uri()) / "repairs" / f"1-offsets-{name}", age)
     return lake
 
 
@@ -65,19 +65,22 @@ def written(path, age=timedelta(0)):
 
 
 def pruned(lake, **options):
-    target = Scratch(lake=lake, landing=lake.root, engine=None).target
+    target = Scratch(lake=lake, landing=Path(lake.uri), engine=None).target
     return prune(accounts, target, None, **options)
 
 
 def remaining(lake):
     folders = (
-        lake.root / "checkpoints",
-        lake.root / "tables",
-        lake.root / "staging",
-        lake.control(accounts.name) / "repairs",
+        Path(lake.uri) / "checkpoints",
+        Path(lake.uri) / "tables",
+        Path(lake.uri) / "staging",
+        Path(lake.records(accounts.name).uri()) / "repairs",
     )
     return {
-        str(path.relative_to(lake.root)) for folder in folders for path in folder.rglob("*") if path.is_file()
+        str(path.relative_to(Path(lake.uri)))
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file()
     }
 
 
@@ -114,7 +117,7 @@ def test_an_operation_that_was_given_up_is_removed_with_what_it_has_computed(lak
     records = StreamRecords(lake, accounts.name)
     given_up = new_operation("rebuild", {}, command="tidemill rebuild", decided={})
     began = (datetime.now(UTC) - MONTH - timedelta(days=1)).isoformat()
-    written(records.checkpoint(4) / "metadata", MONTH + timedelta(days=1))
+    written(Path(records.checkpoint(4).uri()) / "metadata", MONTH + timedelta(days=1))
     for publishing in (True, False):
         records.write_operation(replace(given_up, began_at=began, publishing=publishing))
         assert [
@@ -129,7 +132,7 @@ def test_an_operation_that_was_given_up_is_removed_with_what_it_has_computed(lak
 
 def test_nothing_is_pruned_beside_a_run(lake):
     everything = remaining(lake)
-    with held(StreamRecords(lake, accounts.name).control / "lease", accounts.name, "a run"):
+    with held(StreamRecords(lake, accounts.name).control.below("lease"), accounts.name, "a run"):
         result = pruned(lake)
     assert (result.outcome, "a run" in result.reason, remaining(lake)) == ("busy", True, everything)
 

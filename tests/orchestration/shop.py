@@ -71,7 +71,7 @@ class Shop:
         """Write what one run of `orders` over these files leaves behind, and return the checkpoint."""
         self.land(*names)
         lake = self.target.lake
-        checkpoint = lake.checkpoint(ORDERS, 1)
+        checkpoint = Path(lake.checkpoint(ORDERS, 1).uri())
         query_id = str(uuid4())
         addresses = [f"file://{self.root}/landing/orders/{name}" for name in names]
         logged = [json.dumps({"path": address, "timestamp": 1, "batchId": 0}) for address in addresses]

@@ -297,7 +297,7 @@ def test_the_rule_that_stopped_a_run_is_the_one_that_fails(shop, canned):
 
 
 def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypatch):
-    checkpoint = canned.lake.checkpoint(CLICKS, 1)
+    checkpoint = Path(canned.lake.checkpoint(CLICKS, 1).uri())
     (checkpoint / "offsets").mkdir(parents=True)
     StreamRecords(canned.lake, CLICKS).write_manifest(first_manifest({}))
     finding = Finding("empty-file", "error", "offsets/4", "The file is empty.", "Delete it.")

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus
@@ -118,7 +119,7 @@ def test_a_terminated_backfill_has_changed_nothing_and_the_next_one_is_whole(tmp
     with LiveDagster(tmp_path, module="orchestration.definitions") as dagster:
         dagster.start_daemon()
         launch(dagster, [2])
-        staging = records.lake.root / records.lake.staging(records.stream)
+        staging = Path(records.lake.uri) / records.lake.staging(records.stream)
         dagster.wait_for(lambda: list(staging.rglob("lease/*.json")), FOR_RUN)
         dagster.wait_for(lambda: list(staging.rglob("offsets/0")), FOR_RUN)
         [run] = dagster.instance.get_runs()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -58,11 +59,11 @@ def target(tmp_path, monkeypatch):
 def test_the_report_is_that_of_plain_python_and_a_second_run_replaces_it(target, engine):
     spark = SparkResource(target=target)
     spark._engine = engine
-    table = target.lake.root / "tables" / "ads" / "attribution"
+    table = Path(target.lake.uri) / "tables" / "ads" / "attribution"
     for count in (25, 40):
         write_deltalake(table, pa.Table.from_pylist(ROWS[:count]), mode="overwrite")
         result = campaign_report(spark=spark)
-        report = DeltaTable(target.lake.root / "reports" / "ads" / "campaign_report").to_pyarrow_table()
+        report = DeltaTable(Path(target.lake.uri) / "reports" / "ads" / "campaign_report").to_pyarrow_table()
         assert Counter(tuple(row.values()) for row in report.to_pylist()) == expected(ROWS[:count])
         assert report.column_names == ["day", "campaign_id", "impressions", "clicks", "spend_micros"]
         assert result.metadata["dagster/row_count"] == report.num_rows

@@ -69,7 +69,9 @@ def jvms(process: subprocess.Popen) -> list[psutil.Process]:
 
 AFTER = {
     "the start of Spark began": lambda _lake, process: jvms(process),
-    "its batch began": lambda lake, _process: (lake.checkpoint(SLOW, 1) / "offsets" / "0").exists(),
+    "its batch began": lambda lake, _process: (
+        Path(lake.checkpoint(SLOW, 1).uri()) / "offsets" / "0"
+    ).exists(),
 }
 
 
@@ -101,7 +103,7 @@ def test_a_terminated_run_stops_its_query_releases_its_lease_and_is_canceled_wit
         assert instance.get_run_stats(run.run_id).end_time - signaled < 5
         assert ended - signaled < 15  # Dagster takes its time to leave, on a busy machine
         assert instance.get_latest_materialization_event(AssetKey(["case", "slow"])) is None
-    (lease,) = (lake.control(SLOW) / "lease").glob("*.json")
+    (lease,) = (Path(lake.records(SLOW).uri()) / "lease").glob("*.json")
     assert json.loads(lease.read_text())["released"] is True
-    assert not (lake.checkpoint(SLOW, 1) / "commits" / "0").exists()
+    assert not (Path(lake.checkpoint(SLOW, 1).uri()) / "commits" / "0").exists()
     assert not psutil.wait_procs(children, timeout=10)[1]

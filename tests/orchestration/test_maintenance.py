@@ -63,7 +63,7 @@ def reader(shop, name, version, *, committed=True, is_snapshot=False, begin=None
         if committed:
             files[f"commits/{batch}"] = 'v1\n{"nextBatchWatermarkMs":0}'
     for path, content in files.items():
-        file = lake.checkpoint(name, 1) / path
+        file = Path(lake.checkpoint(name, 1).uri()) / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
     StreamRecords(lake, name).write_manifest(first_manifest({}).with_active(query_id=query_id))
@@ -134,7 +134,7 @@ def test_the_files_of_a_pinned_snapshot_stay_while_a_batch_needs_them(shop):
     joined = replace(known[UNIQUE], sources={"rows": known[ORDERS].static()})
     reader(shop, UNIQUE, HEAD + 1, committed=False)
     records = StreamRecords(shop.target.lake, UNIQUE)
-    offsets = records.checkpoint(1) / "offsets" / "0"
+    offsets = Path(records.checkpoint(1).uri()) / "offsets" / "0"
     offsets.write_text(offsets.read_text().split("\nrows:")[0])
     records.write_pins(Pins(0, {"rows": 5}))
     maintained(shop, streams=[known[ORDERS], joined])

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus, build_sensor_context
@@ -31,7 +32,7 @@ def shop(tmp_path, monkeypatch):
 
 def ended(shop, ago: timedelta) -> str:
     """Record that the last run ended some time ago."""
-    path = shop.target.lake.control(ORDERS) / "manifest.json"
+    path = Path(shop.target.lake.records(ORDERS).uri()) / "manifest.json"
     manifest = json.loads(path.read_text())
     moment = (datetime.now(UTC) - ago).isoformat()
     manifest["last_run"]["ended_at"] = moment

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from dagster import (
@@ -40,7 +41,7 @@ def shop(tmp_path, monkeypatch):
     made = Shop.make(tmp_path, monkeypatch)
     made.has_run("a.json")
     # The last run ended long ago.
-    path = made.target.lake.control(ORDERS) / "manifest.json"
+    path = Path(made.target.lake.records(ORDERS).uri()) / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["last_run"]["ended_at"] = "2026-01-01T00:00:00+00:00"
     path.write_text(json.dumps(manifest))
@@ -132,13 +133,13 @@ def test_a_run_on_another_target_delays_nothing(shop, instance):
 
 def test_a_held_stream_is_left_alone_and_its_holder_is_named(shop, instance):
     shop.land("b.json")
-    with held(shop.target.lake.control(ORDERS) / "lease", ORDERS, "the-other-run"):
+    with held(shop.target.lake.records(ORDERS).below("lease"), ORDERS, "the-other-run"):
         result = evaluated(shop, instance)
     assert selections(result) == [{UNIQUE_KEY}]
 
 
 def test_a_refused_stream_is_run_once_so_that_the_refusal_is_reported(shop, instance, monkeypatch):
-    checkpoint = shop.target.lake.checkpoint(ORDERS, 1)
+    checkpoint = Path(shop.target.lake.checkpoint(ORDERS, 1).uri())
     (checkpoint / "offsets" / "0").write_text("damaged")
     first, second = evaluated(shop, instance), evaluated(shop, instance)
     assert {ORDERS_KEY} in selections(first)
@@ -148,13 +149,13 @@ def test_a_refused_stream_is_run_once_so_that_the_refusal_is_reported(shop, inst
     (request,) = (run for run in first.run_requests if set(run.asset_selection) == {ORDERS_KEY})
     run_id = a_run(instance, DagsterRunStatus.FAILURE, request.asset_selection, tags=request.tags)
     monkeypatch.setattr(requests, "pause_after", lambda runs: timedelta(seconds=-runs))
-    with held(shop.target.lake.control(UNIQUE) / "lease", UNIQUE, "the-other-run"):
+    with held(shop.target.lake.records(UNIQUE).below("lease"), UNIQUE, "the-other-run"):
         again = evaluated(shop, instance)
     assert again.run_requests == [], "no second run reports it, however long ago the first one was"
     assert f"(reported by run {run_id})" in again.skip_reason.skip_message
     assert "offsets/0" in again.skip_reason.skip_message
 
-    path = shop.target.lake.control(ORDERS) / "manifest.json"
+    path = Path(shop.target.lake.records(ORDERS).uri()) / "manifest.json"
     path.write_text(path.read_text().replace("run-1", "run-2"))
     assert {ORDERS_KEY} in selections(evaluated(shop, instance)), "it ran in between, and is refused again"
 

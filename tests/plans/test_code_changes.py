@@ -18,7 +18,7 @@ REFUSED = ("mixes_state", "refused_by_spark")
 
 def files(scratch, stream):
     """Return the contents of everything about a stream that a refused run leaves as it was."""
-    folders = [scratch.lake.checkpoint(stream.name, 1), Path(scratch.lake.table(stream.name).uri)]
+    folders = [Path(scratch.lake.checkpoint(stream.name, 1).uri()), Path(scratch.lake.table(stream.name).uri)]
     return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
 
 
@@ -134,7 +134,7 @@ def test_a_feed_and_a_stream_without_state_are_safe_to_change(scratch):
     scratch.arrive(stream, "flights", FIRST)
     [change] = code_changes([stream], scratch.target, scratch.engine)
     assert (change.kind, change.fix) == ("safe", "")
-    assert not scratch.lake.checkpoint(stream.name, 1).exists()
+    assert not Path(scratch.lake.checkpoint(stream.name, 1).uri()).exists()
     assert scratch.run_all([stream])[0].error is None
     [change] = code_changes([stream], scratch.target, scratch.engine)
     assert change.kind == "nothing"

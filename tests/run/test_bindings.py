@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections import Counter
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -241,7 +242,7 @@ def test_a_kafka_source_is_guarded_and_may_get_more_topics(scratch, broker, topi
 def test_a_binding_is_plain_data_in_the_manifest(scratch, broker, topic):
     bind(scratch, broker, topic)
     scratch.run(LINES)
-    manifest = json.loads((scratch.lake.control(LINES.name) / "manifest.json").read_text())
+    manifest = json.loads((Path(scratch.lake.records(LINES.name).uri()) / "manifest.json").read_text())
     recorded = manifest["generations"][0]["sources"]["lines"]["binding"]
     assert recorded["kind"] == "kafka"
     assert set(recorded) == {"kind", "cluster_id", "topics"}

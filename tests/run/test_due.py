@@ -2,6 +2,7 @@
 
 import shutil
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_missing_ledger_lines_are_due_whatever_the_policy(ran):
 def test_a_held_stream_is_busy_and_its_holder_is_named(ran):
     shop = pipeline()
     ran.drop_file("orders", [{"n": 2}])
-    with held(ran.lake.control(shop["orders"].name) / "lease", shop["orders"].name, "the-other-run"):
+    with held(ran.lake.records(shop["orders"].name).below("lease"), shop["orders"].name, "the-other-run"):
         (state, reason), _ = states(ran, shop)
     assert state == "busy"
     assert "the-other-run" in reason
@@ -139,7 +140,7 @@ def test_a_transient_failure_is_tried_again_after_a_growing_pause(ran):
 def test_a_run_that_would_be_refused_is_named_with_its_reason(ran):
     shop = pipeline()
     ran.drop_file("orders", [{"n": 2}])
-    ran.lake.checkpoint(shop["orders"].name, 1).joinpath("offsets", "0").write_text("damaged")
+    Path(ran.lake.checkpoint(shop["orders"].name, 1).uri()).joinpath("offsets", "0").write_text("damaged")
     refused = decision(shop["orders"], ran.target, now=datetime.now(UTC) + LATER)
     assert refused.state == "refused"
     assert "offsets/0" in refused.reason
@@ -172,7 +173,7 @@ def test_the_position_changes_with_new_data_and_with_nothing_else(ran):
 
 def test_a_run_reports_a_damaged_checkpoint_with_its_file_and_the_command(ran):
     shop = pipeline()
-    ran.lake.checkpoint(shop["orders"].name, 1).joinpath("offsets", "0").write_text("damaged")
+    Path(ran.lake.checkpoint(shop["orders"].name, 1).uri()).joinpath("offsets", "0").write_text("damaged")
     orders, copied = ran.run_all(shop)
     assert orders.outcome == "failed"
     assert "shop/orders: offsets/0: It starts with 'damaged'" in str(orders.error)

@@ -11,7 +11,6 @@ from tidemill.run.execute import pipeline_run
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.stream_run import StreamRun
 from tidemill.storage.lake import Lake
-from tidemill.storage.local_store import LocalStore
 from tidemill.testing import Scratch
 
 
@@ -99,7 +98,7 @@ def test_whatever_a_stream_raises_is_its_failure(failing, error):
     orders, copied = failing.run(error)
     assert (orders.outcome, copied.outcome) == ("failed", "skipped")
     assert type(error).__name__ in str(orders.error)
-    assert holder_of(LocalStore(failing.lake.control(orders.stream) / "lease")) is None
+    assert holder_of(failing.lake.records(orders.stream).below("lease")) is None
 
 
 def test_a_cancelation_whose_batches_cannot_be_read_is_a_result(failing):

@@ -51,7 +51,7 @@ class Child:
         command = [sys.executable, "-m", "tests.run.fault_streams"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [*command, str(scratch.lake.root), str(scratch.landing), *streams],
+                [*command, scratch.lake.uri, str(scratch.landing), *streams],
                 env=os.environ
                 | {"TIDEMILL_PAUSE_FILE": str(self.marker)}
                 | own_server(self.server)
@@ -392,7 +392,7 @@ def killed_before_its_no_data_batch(scratch, stream, tmp_path):
     assert batches(scratch, stream)[1] == offset + 1
     run_again(scratch, stream)
     assert scratch.rows(shop()[stream]) == EXPECTED[stream]()
-    control = scratch.lake.control(shop()[stream].name)
+    control = Path(scratch.lake.records(shop()[stream].name).uri())
     assert (control / "repairs").exists() or batches(scratch, stream)[0] > offset + 1
 
 

@@ -340,7 +340,7 @@ def test_damaged_counts_do_not_stop_a_stream(scratch, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "_lines", _raise)
         fails(scratch, stream, events(-1, 1))
-    counts = scratch.lake.control(stream.name) / "counts" / "1" / "0.json"
+    counts = Path(scratch.lake.records(stream.name).uri()) / "counts" / "1" / "0.json"
     counts.write_text("")
     scratch.run(stream, [events(2)])
     assert (line(scratch, stream, 0).rows_quarantined, line(scratch, stream, 1).rows_read) == (None, 1)

@@ -99,7 +99,7 @@ def test_the_checks_of_a_topic_count_its_offsets_and_forecast_its_retention(scra
     assert late.status == "error"
     assert f"of topic {topic!r} (retention.ms), which is unread" in late.summary
 
-    (scratch.lake.control(orders.name) / "checks.json").unlink()
+    (Path(scratch.lake.records(orders.name).uri()) / "checks.json").unlink()
     (path,) = (
         file
         for file in Path(scratch.lake.ledger(orders.name).uri()).glob("*.jsonl")

@@ -161,7 +161,7 @@ def test_a_replay_that_was_killed(refused, tmp_path, point):
     command = [sys.executable, "-m", "tests.run.quarantine_streams"]
     with log.open("w") as output:
         child = subprocess.Popen(
-            [*command, str(refused.lake.root), str(refused.landing), "-5"],
+            [*command, refused.lake.uri, str(refused.landing), "-5"],
             env=os.environ | pause,
             stdout=output,
             stderr=output,
@@ -211,7 +211,7 @@ def test_records_whose_rows_a_rewind_takes_back_are_in_quarantine_again(refused)
 def test_a_replay_waits_for_no_run(refused):
     orders = shop(-5)["orders"]
     with (
-        held(StreamRecords(refused.lake, orders.name).control / "lease", orders.name, "a run"),
+        held(StreamRecords(refused.lake, orders.name).control.below("lease"), orders.name, "a run"),
         pytest.raises(LeaseHeldError),
     ):
         replay_quarantine(orders, refused.target, refused.engine)

@@ -39,7 +39,6 @@ from tidemill.run.decide.status import status_of
 from tidemill.run.execute import pipeline_run
 from tidemill.run.execute import running_query as progress
 from tidemill.storage.commit_metadata import commit_metadata
-from tidemill.storage.local_store import LocalStore
 from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import FolderBinding
 from tidemill.testing import multiset
@@ -414,7 +413,7 @@ def _without_table(scratch, name):
 
 
 def _without_control(scratch, name):
-    shutil.rmtree(scratch.lake.control(name))
+    shutil.rmtree(Path(scratch.lake.records(name).uri()))
 
 
 def _without_control_and_checkpoint(scratch, name):
@@ -490,17 +489,17 @@ def test_a_table_that_forgets_transactions_is_refused(scratch, engine):
 def test_nothing_new_starts_nothing(scratch):
     orders = ingest()
     scratch.run(orders, [[order(1)]])
-    before = sorted(path for path in scratch.lake.root.rglob("*"))
+    before = sorted(path for path in Path(scratch.lake.uri).rglob("*"))
     scratch.engine = NoSessions()
     assert [result.outcome for result in scratch.run(orders)] == ["idle"]
-    assert sorted(path for path in scratch.lake.root.rglob("*")) == before
+    assert sorted(path for path in Path(scratch.lake.uri).rglob("*")) == before
 
 
 def test_a_stream_that_is_held_is_busy_and_untouched(scratch):
     orders = ingest()
     scratch.run(orders, [[order(1)]])
     scratch.arrive(orders, "events", [order(2)])
-    folder = scratch.lake.control(orders.name) / "lease"
+    folder = Path(scratch.lake.records(orders.name).uri()) / "lease"
     with held(folder, orders.name, "the-other-run"):
         scratch.engine, engine = NoSessions(), scratch.engine
         [result] = scratch.run(orders)
@@ -585,10 +584,7 @@ def test_an_interrupt_stops_the_query_and_frees_the_stream(scratch):
     assert time.monotonic() - timer_started < 60
     assert [result.outcome for result in running.finished] == ["canceled"]
     deadline = time.monotonic() + 60  # the lease is free when the query has really stopped
-    while (
-        lease.holder_of(LocalStore(scratch.lake.control(orders.name) / "lease"))
-        and time.monotonic() < deadline
-    ):
+    while lease.holder_of(scratch.lake.records(orders.name).below("lease")) and time.monotonic() < deadline:
         time.sleep(0.05)
     fast = ingest(function=lambda events: events.withColumn("slow", F.col("order_id")))
     scratch.run(fast)

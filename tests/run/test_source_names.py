@@ -52,7 +52,7 @@ class Folders:
 
     def untouched(self):
         """Every file of the lake with its content."""
-        return {path: path.read_bytes() for path in self.scratch.lake.root.rglob("*") if path.is_file()}
+        return {path: path.read_bytes() for path in Path(self.scratch.lake.uri).rglob("*") if path.is_file()}
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def forget_commit(folders, *, written=True):
         table = Path(folders.scratch.lake.table(folders.stream("a").name).uri)
         for file in (table / "_delta_log").glob(f"*{DeltaTable(str(table)).version():020d}.*"):
             file.unlink()
-    checkpoint = folders.records().snapshot().checkpoint
+    checkpoint = Path(folders.records().snapshot().checkpoint.uri())
     last = read_tail(checkpoint).latest_commit.batch_id
     for name in (str(last), f".{last}.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)
@@ -140,7 +140,10 @@ def test_a_rename_continues_the_source(scratch, folders):
     assert plan.copies is None
     done = rename_source(renamed, scratch.target, "a", "first")
     assert done.copies is not None
-    assert {path.name for path in (done.copies / "offsets").iterdir() if path.name[0] != "."} == {"0", "1"}
+    assert {path.name for path in (Path(done.copies) / "offsets").iterdir() if path.name[0] != "."} == {
+        "0",
+        "1",
+    }
     assert verify(folders.records().snapshot().checkpoint, level="quick").findings == ()
     folders.write("a", "5")
     scratch.run(renamed)
@@ -265,7 +268,7 @@ def test_a_manifest_of_the_version_before(scratch, folders):
     folders.write("a", "1")
     stream = folders.stream("a")
     scratch.run(stream)
-    path = folders.records().control / "manifest.json"
+    path = Path(folders.records().control.uri()) / "manifest.json"
     content = json.loads(path.read_text())
     del content["generations"][0]["sources"]
     content["generations"][0]["bindings"] = {"a": "/somewhere"}

@@ -31,7 +31,7 @@ finally:
 
 def tidemill(scratch, tmp_path, *arguments):
     config = tmp_path / "tidemill.toml"
-    config.write_text(CONFIG.format(lake=scratch.lake.root, landing=scratch.landing))
+    config.write_text(CONFIG.format(lake=scratch.lake.uri, landing=scratch.landing))
     started = time.monotonic()
     done = subprocess.run(  # noqa: PLW1510 - the status is what is tested
         [sys.executable, "-c", COMMAND, *arguments],
@@ -54,7 +54,7 @@ def test_two_runs_at_once(scratch, tmp_path):
         assert time.monotonic() < deadline, child.log.read_text()
         time.sleep(0.05)
     try:
-        before = sorted(scratch.lake.root.rglob("*"))
+        before = sorted(Path(scratch.lake.uri).rglob("*"))
         done, _ = tidemill(scratch, tmp_path, "run", "shop/orders", "--json")
         assert done.returncode == 0, "another run does the work"
         [stream] = json.loads(done.stdout)["streams"]
@@ -62,7 +62,7 @@ def test_two_runs_at_once(scratch, tmp_path):
         assert stream["error"] is None
         assert f"process {child.process.pid} on" in stream["reason"]
         assert stream["seconds"] < 1
-        assert sorted(scratch.lake.root.rglob("*")) == before
+        assert sorted(Path(scratch.lake.uri).rglob("*")) == before
         scratch.run(made["payments"])
         assert scratch.rows(made["payments"], "order_id") == multiset((p["order_id"],) for p in PAYMENTS[0])
     finally:

@@ -22,7 +22,7 @@ def stream():
 
 def test_a_run_waits_until_the_holder_has_released_its_lease(stream, tmp_path):
     lake, looks = Lake.at(tmp_path), []
-    with held(lake.control(stream.name) / "lease", stream.name, "the-other-run") as lease:
+    with held(lake.records(stream.name).below("lease"), stream.name, "the-other-run") as lease:
 
         def release_at_the_second_look(waiting, holder):
             looks.append((waiting.name, holder.run_id))
@@ -40,7 +40,7 @@ def test_a_wait_ends_with_its_time_and_the_stream_is_still_held(stream, tmp_path
         SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _seconds: None),
     )
     lake, looks = Lake.at(tmp_path), []
-    with held(lake.control(stream.name) / "lease", stream.name, "the-other-run"):
+    with held(lake.records(stream.name).below("lease"), stream.name, "the-other-run"):
         wait_until_free([stream], lake, seconds=3, on_wait=lambda *look: looks.append(look))
     assert len(looks) == 2
 

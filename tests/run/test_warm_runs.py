@@ -109,11 +109,11 @@ class World:
         return running(self.home)
 
     def last_commit(self, name):
-        folder = self.records(name).checkpoint(1)
+        folder = Path(self.records(name).checkpoint(1).uri())
         return max(commit_batches(folder), default=-1) if folder.exists() else -1
 
     def assert_exact(self, name):
-        checkpoint = self.records(name).checkpoint(1)
+        checkpoint = Path(self.records(name).checkpoint(1).uri())
         assert max(offset_batches(checkpoint)) == max(commit_batches(checkpoint))
         table = DeltaTable(self.records(name).table()).to_pyarrow_table().to_pylist()
         rows = Counter((row["key"], row["n"]) for row in table if not row.get(DELETED))
@@ -211,7 +211,7 @@ def test_a_client_that_was_killed_in_mid_batch(world, name):
     record = running(world.home)
     client.kill()
     client.wait()
-    assert world.records(name).checkpoint(1).joinpath("offsets", str(before + 1)).exists()
+    assert Path(world.records(name).checkpoint(1).uri()).joinpath("offsets", str(before + 1)).exists()
     lease = world.records(name).take_lease("next")  # waits until the server has stopped the query
     lease.release()
     until(world.waits_no_more, world.output)

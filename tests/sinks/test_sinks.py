@@ -243,7 +243,7 @@ def test_a_sink_that_the_table_was_not_written_by_is_refused(scratch, before, af
 def test_a_table_shows_its_sink_where_the_manifest_does_not(scratch, before, after):
     stream = sales_of(Pipeline("shops"), before)
     scratch.run(stream, [[sale("a", 1)]])
-    manifest = scratch.lake.control(stream.name) / "manifest.json"
+    manifest = Path(scratch.lake.records(stream.name).uri()) / "manifest.json"
     content = json.loads(manifest.read_text())
     content["generations"][0].pop("sinks")
     manifest.write_text(json.dumps(content))

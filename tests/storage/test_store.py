@@ -202,6 +202,15 @@ def test_a_copy_has_the_content_of_its_moment(store: Store) -> None:
     assert store.names("b") == ["c"]
 
 
+def test_a_copy_into_another_store(store: Store, tmp_path: Path) -> None:
+    store.create("a/b", b"first")
+
+    for into in (LocalStore(tmp_path / "other"), MemoryStore(), store.below("other")):
+        store.copy("a/b", "c/d", into)
+        assert into.read("c/d") == b"first"
+    assert store.read("other/c/d") == b"first"
+
+
 def test_a_pickled_store_is_the_same_store(store: Store) -> None:
     store.create("a", b"1")
 

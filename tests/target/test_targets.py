@@ -91,7 +91,7 @@ def test_a_target_of_the_file(tmp_path):
         ca_file=str(tmp_path / "ca.pem"),
     )
     assert target.name == "prod"
-    assert target.lake.root == tmp_path / "lake"
+    assert Path(target.lake.uri) == tmp_path / "lake"
     assert target.cluster("default") == kafka
     assert target.binding("clicks") == TopicBinding(kafka, "clicks.v2")
     assert target.binding("ads.csv") == FolderBinding(tmp_path / "once/ads")
@@ -113,7 +113,7 @@ def test_dev_needs_nothing(tmp_path):
     target = resolved(tmp_path, text="")
 
     assert target.name == "dev"
-    assert target.lake.root == tmp_path / ".tidemill/lake"
+    assert Path(target.lake.uri) == tmp_path / ".tidemill/lake"
     assert target.binding("clicks") == FolderBinding(tmp_path / ".tidemill/landing/clicks")
     assert target.spark == SparkSettings()
 
@@ -132,7 +132,7 @@ def test_flag_before_environment_before_file(tmp_path, flag, environ, name, orig
     target = resolved(tmp_path, text, flag, environ=environ)
 
     assert target.name == name
-    assert target.lake.root == tmp_path / name
+    assert Path(target.lake.uri) == tmp_path / name
     assert target.origins["target"] == origin
 
 
@@ -145,7 +145,7 @@ def test_the_file_is_found_upwards_or_named(tmp_path):
     other = tmp_path / "other.toml"
     other.write_text('[targets.dev]\nlake = "there"\n', encoding="utf-8")
     named = resolve(environ={"TIDEMILL_CONFIG": "../../other.toml"}, start=below)
-    assert named.lake.root.resolve() == tmp_path / "there"
+    assert Path(named.lake.uri).resolve() == tmp_path / "there"
 
 
 def test_no_file_is_an_error_that_says_where_it_looked(tmp_path):
@@ -192,7 +192,7 @@ def test_consumer_properties_of_a_cluster(tmp_path):
 def test_lake_and_landing_flags_are_of_the_working_directory(tmp_path):
     target = resolved(tmp_path, lake="mine", landing="drop")
 
-    assert target.lake.root == tmp_path / "mine"
+    assert Path(target.lake.uri) == tmp_path / "mine"
     assert target.binding("clicks") == FolderBinding(tmp_path / "drop/clicks")
     assert target.binding("ads.csv") == FolderBinding(tmp_path / "drop/ads.csv")
     assert target.origins["lake"] == "flag --lake"
@@ -437,7 +437,7 @@ def test_an_unknown_target_and_a_target_without_a_lake(tmp_path):
         tmp_path, PROD, "prd"
     )
     assert "Target 'x' has no lake." in error(tmp_path, "[targets.x]", "x")
-    assert resolved(tmp_path, "[targets.x]", "x", lake="l").lake.root == tmp_path / "l"
+    assert Path(resolved(tmp_path, "[targets.x]", "x", lake="l").lake.uri) == tmp_path / "l"
 
 
 def test_a_lake_on_an_object_store_is_refused(tmp_path):
@@ -470,7 +470,7 @@ def test_a_path_may_be_written_as_a_file_address(tmp_path):
         tmp_path, f'[targets.x]\nlake = "file://{tmp_path}/l"\nlanding = "file://{tmp_path}/in"', "x"
     )
 
-    assert (target.lake.root, target.default_binding) == (tmp_path / "l", tmp_path / "in")
+    assert (Path(target.lake.uri), target.default_binding) == (tmp_path / "l", tmp_path / "in")
 
 
 def test_a_feed_on_a_cluster_that_is_not_there(tmp_path):

@@ -36,6 +36,11 @@ class Position:
     kind: str = "unknown"
     """The kind of source that wrote it."""
 
+    @property
+    def last_log_entry(self) -> int | None:
+        """The last entry that counts in the source's own log of what it reads; None where it keeps no log."""
+        return None
+
     @classmethod
     def of(cls, offset: SourceOffset | None) -> Self | None:  # noqa: ARG003 - the base recognizes none
         """Return the position in an offset; None where a source of this kind did not write it."""

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
 from tidemill.checkpoint.format.commits import WATERMARK
-from tidemill.checkpoint.format.folder import Folder
+from tidemill.checkpoint.format.folder import Checkpoint, Folder
+from tidemill.checkpoint.format.hadoop_checksum import sidecar
 from tidemill.checkpoint.format.logs import commit_batches, offset_batches, offset_entry
 from tidemill.checkpoint.format.offsets import OffsetEntry, Offsets
 from tidemill.checkpoint.format.source_log import (
@@ -26,12 +26,11 @@ from tidemill.checkpoint.format.source_log import (
 )
 from tidemill.checkpoint.format.state_files import StateFile
 from tidemill.checkpoint.tail import Tail
-from tidemill.storage.local_store import LocalStore
+from tidemill.storage.store import Store
 
 COPIES = "repairs"
 """The folder of the copies, below the control folder."""
 
-_STORE = LocalStore(Path("/"))
 # A restart plans from the last entry of the offset log, and reads the one before it as well.
 _ENTRIES_OF_A_RESTART = 2
 _COMPACT_INTERVAL = 10  # spark.sql.streaming.fileSource.log.compactInterval
@@ -39,16 +38,12 @@ _METADATA_OF_BATCHES = "v2"  # transformWithState keeps the absolute paths of it
 _SOURCES_HAVE_NAMES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
-def batches_to_copy(checkpoint: Path) -> list[int]:
-    """Return the committed batches up to which a checkpoint can be copied: Spark keeps the last hundred.
-
-    Args:
-        checkpoint: The checkpoint's folder.
-    """
+def batches_to_copy(checkpoint: Checkpoint) -> list[int]:
+    """Return the committed batches up to which a checkpoint can be copied: Spark keeps the last hundred."""
     return sorted(set(offset_batches(checkpoint)) & set(commit_batches(checkpoint)))
 
 
-def keeps_paths(checkpoint: Path) -> bool:
+def keeps_paths(checkpoint: Checkpoint) -> bool:
     """Return whether the state has absolute paths into its own checkpoint, so that no copy can be continued."""
     folder = Folder.at(checkpoint)
     operators = (f"state/{name}/_metadata" for name in folder.names("state"))
@@ -59,22 +54,22 @@ class CheckpointWriter:
     """Writes the files of one checkpoint.
 
     Args:
-        checkpoint: Its folder.
-        control: The control folder of its stream, for copies; None for a checkpoint that is new.
+        checkpoint: Its files.
+        control: The control files of its stream, for copies; None for a checkpoint that is new.
         reason: The reason, in one word; part of the name of the folder with the copies.
     """
 
-    def __init__(self, checkpoint: Path, control: Path | None = None, reason: str = "repair") -> None:
+    def __init__(self, checkpoint: Store, control: Store | None = None, reason: str = "repair") -> None:
         began = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
-        self._folder = Folder.at(checkpoint)
-        self._name = checkpoint.name
-        self._all_copies = None if control is None else control / COPIES
-        self._copies = None if control is None else control / COPIES / f"{self._name}-{began}-{reason}"
+        self._files = checkpoint
+        self._name = checkpoint.uri().rpartition("/")[2]
+        self._all_copies = None if control is None else control.below(COPIES)
+        self._copies = self._all_copies and self._all_copies.below(f"{self._name}-{began}-{reason}")
 
     @property
-    def copies(self) -> Path | None:
-        """The folder with the copies; None where nothing was replaced or removed."""
-        return self._copies if self._copies and Folder.at(self._copies).exists() else None
+    def copies(self) -> Store | None:
+        """The copies; None where nothing was replaced or removed."""
+        return self._copies if self._copies and self._copies.names() else None
 
     # A checkpoint that is new.
 
@@ -83,7 +78,7 @@ class CheckpointWriter:
         self._create("metadata", json.dumps({"id": query_id}, separators=(",", ":")))
 
     def write_first_batch(
-        self, like: Path, batch: int, offsets: Offsets, *, is_committed: bool = False
+        self, like: Checkpoint, batch: int, offsets: Offsets, *, is_committed: bool = False
     ) -> None:
         """Plan the first batch, if none is planned: Spark then reads exactly up to its offsets.
 
@@ -120,7 +115,7 @@ class CheckpointWriter:
         )
         self._replace(f"{source_folder(name)}/{entry.name}", "\n".join(["v1", *lines]))
 
-    def copy_until(self, checkpoint: Path, batch: int, query_id: str, logs: Mapping[str, int]) -> None:
+    def copy_until(self, checkpoint: Checkpoint, batch: int, query_id: str, logs: Mapping[str, int]) -> None:
         """Copy another checkpoint up to a batch, under a query id of its own; what is in the folder is removed.
 
         A new id is needed because a Delta table keeps the transactions of batches that a RESTORE takes back: under
@@ -140,7 +135,7 @@ class CheckpointWriter:
         for name, last in logs.items():
             self._write_log(other, name, last)
 
-    def copy_named(self, checkpoint: Path, names: Mapping[str, str]) -> None:
+    def copy_named(self, checkpoint: Checkpoint, names: Mapping[str, str]) -> None:
         """Copy a checkpoint of plain Spark, with names for its sources; what is in the folder is removed.
 
         Args:
@@ -164,7 +159,7 @@ class CheckpointWriter:
 
     def clear(self) -> None:
         """Remove the checkpoint, without a copy: what an attempt that was killed has left behind."""
-        _STORE.delete([file.key for file in _STORE.walk(_key(self._folder))])
+        self._files.delete([file.key for file in self._files.walk()])
 
     # A checkpoint that a stream continues.
 
@@ -194,7 +189,7 @@ class CheckpointWriter:
         if watermark_ms is None:
             watermark_ms = max(last.watermark_ms, tail.latest_commit.next_watermark_ms or 0)
         content = _entry_like(
-            self._folder,
+            Folder.at(self._files),
             last.batch_id,
             last.offsets | dict(ends or {}),
             batchWatermarkMs=watermark_ms,
@@ -202,9 +197,8 @@ class CheckpointWriter:
         )
         batch = last.batch_id + 1
         if self._all_copies is not None:
-            copy = self._all_copies / f"{self._name}-offsets-{batch}"
-            _STORE.replace(_key(Folder.at(copy)), content.encode())
-        _STORE.create(self._key(f"offsets/{batch}"), content.encode())
+            self._all_copies.replace(f"{self._name}-offsets-{batch}", content.encode())
+        self._files.create(f"offsets/{batch}", content.encode())
         return batch
 
     def raise_watermark(self, tail: Tail, watermark_ms: int) -> None:
@@ -220,20 +214,21 @@ class CheckpointWriter:
         if tail.latest_commit is None:
             raise ValueError("a checkpoint without a committed batch has no next batch")
         where = f"commits/{tail.latest_commit.batch_id}"
-        version, fields, *_ = self._folder.read(where).decode().split("\n")
+        version, fields, *_ = self._files.read(where).decode().split("\n")
         self._replace_unchecked(
             where, "\n".join([version, _json(json.loads(fields) | {WATERMARK: watermark_ms})])
         )
 
     def change_offsets(self, change: Callable[[Offsets], Offsets]) -> None:
         """Change the offsets in the entries that a restart reads."""
-        for batch in self._folder.numbers("offsets")[-_ENTRIES_OF_A_RESTART:]:
+        folder = Folder.at(self._files)
+        for batch in folder.numbers("offsets")[-_ENTRIES_OF_A_RESTART:]:
             where = f"offsets/{batch}"
-            before = offset_entry(self._folder, batch).offsets
+            before = offset_entry(folder, batch).offsets
             after = change(before)
             if after != before:
-                header = self._folder.read(where).decode().split("\n")[:2]
-                self._edit(where, "\n".join([*header, *_offset_lines(after)]))
+                header = folder.read(where).decode().split("\n")[:2]
+                self._edit(folder, where, "\n".join([*header, *_offset_lines(after)]))
 
     def change_source_log(self, name: str, address: Callable[[str], str]) -> None:
         """Change the addresses of the files in a file source's log.
@@ -242,52 +237,50 @@ class CheckpointWriter:
             name: The source's name.
             address: The new address of a file.
         """
-        for entry in log_entries(self._folder.names(source_folder(name))):
+        folder = Folder.at(self._files)
+        for entry in log_entries(folder.names(source_folder(name))):
             where = f"{source_folder(name)}/{entry.name}"
-            before = b"".join(self._folder.blocks(where)).decode()
+            before = b"".join(folder.blocks(where)).decode()
             after = "\n".join(_with_address(line, address) for line in before.split("\n"))
             if after != before:
-                self._edit(where, after)
+                self._edit(folder, where, after)
 
     def copy_source(self, name: str, to: str) -> None:
         """Copy what the checkpoint has of a source to a source of another name; what that one has is archived."""
-        files = _STORE.walk(self._key(source_folder(name)))
+        files = self._files.walk(source_folder(name))
         if files:
             self.archive_source(to)
         for file in files:
-            _STORE.copy(
-                file.key, file.key.replace(self._key(source_folder(name)), self._key(source_folder(to)), 1)
-            )
+            self._files.copy(file.key, file.key.replace(source_folder(name), source_folder(to), 1))
 
     def archive_source(self, name: str) -> None:
         """Move what the checkpoint has of a source, except its offsets, to the copies."""
-        files = _STORE.walk(self._key(source_folder(name)))
+        files = self._files.walk(source_folder(name))
         for file in files:
-            self._copy_away(file.key.removeprefix(f"{_key(self._folder)}/"))
-        _STORE.delete([file.key for file in files])
+            self._copy_away(file.key)
+        self._files.delete([file.key for file in files])
 
-    def _edit(self, where: str, content: str) -> None:
+    def _edit(self, folder: Folder, where: str, content: str) -> None:
         self._copy_away(where)
-        if self._folder.has(_checksum(where)):
+        if folder.has(_checksum(where)):
             self._copy_away(_checksum(where))
         self._replace_unchecked(where, content)
 
     def _replace_unchecked(self, where: str, content: str) -> None:
         """Replace a file; Hadoop refuses one that its checksum file does not fit, and needs none."""
-        if self._folder.has(_checksum(where)):
-            _STORE.delete([self._key(_checksum(where))])
+        self._files.delete([_checksum(where)])
         self._replace(where, content)
 
     def _copy_away(self, where: str) -> None:
         if self._copies is None:
             raise ValueError("a writer without a control folder changes no file")
-        _STORE.copy(self._key(where), _key(Folder.at(self._copies / where)))
+        self._files.copy(where, where, self._copies)
 
     def _copy_files(self, other: Folder, to: Callable[[str], str | None]) -> None:
         for item in other.walk():
             target = to(item.key)
             if item.kind == "file" and target is not None:
-                _STORE.copy(f"{_key(other)}/{item.key}", self._key(target))
+                other.store.copy(item.key, target, self._files)
 
     def _write_log(self, other: Folder, name: str, last: int) -> None:
         """Write the log of a file source up to an entry.
@@ -308,22 +301,15 @@ class CheckpointWriter:
 
     def _create(self, where: str, content: str) -> None:
         with suppress(FileExistsError):  # another attempt has written it
-            _STORE.create(self._key(where), content.encode())
+            self._files.create(where, content.encode())
 
     def _replace(self, where: str, content: str) -> None:
-        _STORE.replace(self._key(where), content.encode())
-
-    def _key(self, where: str) -> str:
-        return f"{_key(self._folder)}/{where}"
-
-
-def _key(folder: Folder) -> str:
-    return folder.store.uri().removeprefix("/")
+        self._files.replace(where, content.encode())
 
 
 def _checksum(where: str) -> str:
     folder, _, name = where.rpartition("/")
-    return f"{folder}/.{name}.crc"
+    return f"{folder}/{sidecar(name)}"
 
 
 def _entry_like(folder: Folder, batch: int, offsets: Offsets, **changed: int) -> str:

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from tidemill.checkpoint import SourceOffset
@@ -23,6 +22,7 @@ from tidemill.connectors.external_keys import other_key
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source, Watermark
 from tidemill.errors import TerminalError
+from tidemill.storage.store import Store
 from tidemill.text.durations import spark_interval
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Reading:
     target: "Target"
     name: str
     offset: SourceOffset | None = None
-    checkpoint: Path | None = None
+    checkpoint: Store | None = None
     record: SourceRecord = field(default_factory=SourceRecord)
 
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from tidemill.checkpoint import FileAbsentError, OffsetEntry, read_offset
@@ -13,6 +12,7 @@ from tidemill.connectors.violations import OBSERVATION
 from tidemill.records.batch import BatchCounts, BatchRecord, Late
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
+from tidemill.storage.store import Store
 from tidemill.tables.commit_counts import rows_ignored, rows_written
 
 # Stateful operators that count late rows one by one; an aggregation counts groups after a partial aggregation.
@@ -30,7 +30,7 @@ class BatchOrigin:
 
 def batch_record(
     origin: BatchOrigin,
-    checkpoint: Path,
+    checkpoint: Store,
     batch_id: int,
     *,
     commit: Commit | None,

@@ -7,7 +7,6 @@ pins are asked for here and computed nowhere else.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 from tidemill.checkpoint import Tail, read_tail_or_empty
@@ -117,13 +116,13 @@ class Snapshot:
     Attributes:
         records: Where they were read from.
         manifest: The manifest; None for a stream that has never run.
-        checkpoint: The folder of the active checkpoint.
+        checkpoint: The files of the active checkpoint.
         tail: The end of that checkpoint; an empty one where there is none yet.
     """
 
     records: "StreamRecords"
     manifest: Manifest | None
-    checkpoint: Path
+    checkpoint: Store
     tail: Tail
 
     @property
@@ -195,14 +194,14 @@ class StreamRecords:
 
     def manifest(self) -> Manifest | None:
         """Return the manifest; None for a stream that has never run."""
-        return read_manifest(self._files, self.stream)
+        return read_manifest(self.control, self.stream)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest atomically."""
-        write_manifest(self._files, manifest)
+        write_manifest(self.control, manifest)
 
-    def checkpoint(self, generation: int) -> Path:
-        """Return the checkpoint folder of a generation."""
+    def checkpoint(self, generation: int) -> Store:
+        """Return the files of the checkpoint of a generation."""
         return self.lake.checkpoint(self.stream, generation)
 
     def table(self, sink: str = MAIN_SINK) -> TableRef:
@@ -229,9 +228,9 @@ class StreamRecords:
         )
 
     @property
-    def control(self) -> Path:
-        """The folder of the control files."""
-        return self.lake.control(self.stream)
+    def control(self) -> Store:
+        """The control files."""
+        return self.lake.records(self.stream)
 
     @property
     def ledger(self) -> Ledger:
@@ -240,32 +239,32 @@ class StreamRecords:
 
     def pins(self) -> Pins | None:
         """Return the pinned versions of the last run; None where there are none."""
-        return read_pins(self._files)
+        return read_pins(self.control)
 
     def write_pins(self, pins: Pins) -> None:
         """Write the pinned versions of this run."""
-        write_pins(self._files, pins)
+        write_pins(self.control, pins)
 
     def counts(self, generation: int, batch_id: int, query_id: str) -> BatchCounts | None:
         """Return the counts of a feed's batch; None where they are not recorded, or no longer."""
-        return read_counts(self._files, generation, batch_id, query_id)
+        return read_counts(self.control, generation, batch_id, query_id)
 
     def add_counts(self, generation: int, batch_id: int, counts: BatchCounts) -> None:
         """Write the counts of a feed's batch, unless the attempt that committed it has written them."""
         if self.counts(generation, batch_id, counts.query_id) is None:
-            write_counts(self._files, generation, batch_id, counts)
+            write_counts(self.control, generation, batch_id, counts)
 
     def remove_counts(self, generation: int, *, last: int) -> None:
         """Remove the counts of earlier generations, and of batches up to one: their lines in the ledger have them."""
-        remove_counts(self._files, generation, last=last)
+        remove_counts(self.control, generation, last=last)
 
     def checked(self) -> Checked | None:
         """Return what the checks have recorded; None where there is nothing."""
-        return read_checked(self._files)
+        return read_checked(self.control)
 
     def write_checked(self, checked: Checked) -> None:
         """Write what the checks have recorded."""
-        write_checked(self._files, checked)
+        write_checked(self.control, checked)
 
     def operation(self) -> Operation | None:
         """Return the unfinished operation; None where there is none.
@@ -273,31 +272,31 @@ class StreamRecords:
         Raises:
             CheckpointError: Its record is damaged.
         """
-        return read_operation(self._files, _OPERATION, self.stream)
+        return read_operation(self.control, _OPERATION, self.stream)
 
     def write_operation(self, operation: Operation) -> None:
         """Write the record of the unfinished operation."""
-        write_operation(self._files, _OPERATION, operation)
+        write_operation(self.control, _OPERATION, operation)
 
     def end_operation(self, operation: Operation) -> Operation:
         """Move the record of an operation to those of the finished ones; return it as it is there."""
         ended = operation.ended()
-        write_operation(self._files, _ended(operation.id), ended)
-        self._files.delete([_OPERATION])
+        write_operation(self.control, _ended(operation.id), ended)
+        self.control.delete([_OPERATION])
         return ended
 
     def drop_operation(self) -> None:
         """Remove the record of an operation that was given up before it changed anything."""
-        self._files.delete([_OPERATION])
+        self.control.delete([_OPERATION])
 
     def ended_operation(self, operation_id: str) -> Operation | None:
         """Return a finished operation; None where there is none of this id."""
-        return read_operation(self._files, _ended(operation_id), self.stream)
+        return read_operation(self.control, _ended(operation_id), self.stream)
 
     def operations(self) -> list[Operation]:
         """Return the finished operations, oldest first."""
-        keys = (entry.key for entry in self._files.list(_ENDED) if entry.name.endswith(".json"))
-        operations = (read_operation(self._files, key, self.stream) for key in keys)
+        keys = (entry.key for entry in self.control.list(_ENDED) if entry.name.endswith(".json"))
+        operations = (read_operation(self.control, key, self.stream) for key in keys)
         return sorted(
             (operation for operation in operations if operation), key=lambda one: one.ended_at or ""
         )
@@ -309,15 +308,15 @@ class StreamRecords:
             LeaseHeldError: Another run holds it.
             ConfigurationError: The lake cannot be written.
         """
-        return take(self._files.below(_LEASE), self.stream, run_id)
+        return take(self.control.below(_LEASE), self.stream, run_id)
 
     def holder(self) -> Holder | None:
         """Return the holder of the stream's lease; None when it is free."""
-        return holder_of(self._files.below(_LEASE))
+        return holder_of(self.control.below(_LEASE))
 
     def assert_lease(self, epoch: int) -> None:
         """Raise LeaseLostError unless an epoch of the lease is the highest."""
-        assert_highest(self._files.below(_LEASE), self.stream, epoch)
+        assert_highest(self.control.below(_LEASE), self.stream, epoch)
 
     def take_operation_lease(self, run_id: str) -> Lease:
         """Take the lease of the operations that compute beside the stream: there is one at a time.
@@ -326,15 +325,11 @@ class StreamRecords:
             LeaseHeldError: Another process carries one out.
             ConfigurationError: The lake cannot be written.
         """
-        return take(self._files.below(_OPERATION_LEASE), self.stream, run_id)
+        return take(self.control.below(_OPERATION_LEASE), self.stream, run_id)
 
     def operation_holder(self) -> Holder | None:
         """Return who carries out an operation beside the stream; None when nobody does."""
-        return holder_of(self._files.below(_OPERATION_LEASE))
-
-    @property
-    def _files(self) -> Store:
-        return self.lake.records(self.stream)
+        return holder_of(self.control.below(_OPERATION_LEASE))
 
 
 def _ended(operation_id: str) -> str:

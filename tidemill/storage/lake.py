@@ -38,9 +38,9 @@ class Lake:
         return cls(LocalStore(local_path(path, field="The lake")))
 
     @property
-    def root(self) -> Path:
-        """The lake's folder."""
-        return Path(self.store.uri())
+    def uri(self) -> str:
+        """The lake's address."""
+        return self.store.uri()
 
     def table(self, name: StreamName, sink: str = MAIN_SINK) -> TableRef:
         """Return a Delta table: the main one has the stream's name, others `<stream>__<sink>`."""
@@ -55,13 +55,9 @@ class Lake:
         """Return the key of the folder with the checkpoints of a stream, one per generation."""
         return f"checkpoints/{name.pipeline}/{name.stream}"
 
-    def checkpoint(self, name: StreamName, generation: int) -> Path:
-        """Return the checkpoint folder of one generation."""
-        return Path(self.store.uri(f"{self.checkpoints(name)}/{generation}"))
-
-    def control(self, name: StreamName) -> Path:
-        """Return the folder of a stream's control files."""
-        return Path(self.records(name).uri())
+    def checkpoint(self, name: StreamName, generation: int) -> Store:
+        """Return the files of the checkpoint of one generation."""
+        return self.store.below(f"{self.checkpoints(name)}/{generation}")
 
     def staging(self, name: StreamName) -> str:
         """Return the key of the folder in which the operations of a stream compute what they publish."""
@@ -88,6 +84,6 @@ class StagingLake(Lake):
 
     of_checkpoints: Store
 
-    def checkpoint(self, name: StreamName, generation: int) -> Path:
-        """Return the checkpoint folder of one generation."""
+    def checkpoint(self, name: StreamName, generation: int) -> Store:
+        """Return the files of the checkpoint of one generation."""
         return Lake(self.of_checkpoints).checkpoint(name, generation)

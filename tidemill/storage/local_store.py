@@ -14,7 +14,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from tidemill.errors import NOTHING_LOST, ConfigurationError
-from tidemill.storage.store import ChangedError, Entry, checked_key
+from tidemill.storage.store import ChangedError, Entry, Store, checked_key
 
 # A file before it has its name: left behind only by a kill, and never listed.
 _UNFINISHED = ".unfinished"
@@ -62,6 +62,9 @@ class LocalStore:
     """
 
     root: Path
+
+    def __str__(self) -> str:
+        return self.uri()
 
     def read(self, key: str) -> bytes:
         """Return the content of a file."""
@@ -115,7 +118,7 @@ class LocalStore:
         for folder in folders:
             emptied = folder
             with suppress(OSError):  # one that has files, or that another process removed
-                while len(emptied) > len(root):
+                while len(emptied) >= len(root):
                     os.rmdir(emptied)
                     emptied = os.path.dirname(emptied)
 
@@ -137,9 +140,12 @@ class LocalStore:
         """Return all files below a folder. A symbolic link below it is a file."""
         return sorted(self._walk(prefix), key=attrgetter("key"))
 
-    def copy(self, source: str, to: str) -> None:
+    def copy(self, source: str, to: str, into: Store | None = None) -> None:
         """Copy a file by a hard link: neither name is ever written in place."""
-        path = self._path(to)
+        if into is not None and not isinstance(into, LocalStore):
+            into.replace(to, self.read(source))
+            return
+        path = self._path(to) if into is None else into.uri(to)
         unfinished = _unfinished(path)
         _in_folder(path, lambda: _link_or_copy(self._path(source), unfinished))
         os.replace(unfinished, path)

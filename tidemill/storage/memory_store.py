@@ -7,7 +7,7 @@ from threading import Lock
 from time import time
 from uuid import uuid4
 
-from tidemill.storage.store import ChangedError, Entry, checked_key
+from tidemill.storage.store import ChangedError, Entry, Store, checked_key
 
 # By the name of a store: content, time and version by key. A pickled store is the same store in the same process.
 _FILES: dict[str, dict[str, tuple[bytes, float, str]]] = {}
@@ -26,6 +26,9 @@ class MemoryStore:
 
     name: str = field(default_factory=lambda: uuid4().hex)
     root: str = ""
+
+    def __str__(self) -> str:
+        return self.uri()
 
     def read(self, key: str) -> bytes:
         """Return the content of a file."""
@@ -82,9 +85,9 @@ class MemoryStore:
             if key.startswith(below)
         )
 
-    def copy(self, source: str, to: str) -> None:
+    def copy(self, source: str, to: str, into: Store | None = None) -> None:
         """Copy a file."""
-        self.replace(to, self.read(source))
+        (into or self).replace(to, self.read(source))
 
     def below(self, prefix: str) -> "MemoryStore":
         """Return the store of the files below a folder."""

@@ -55,6 +55,12 @@ class Entry:
 class Store(Protocol):
     """The files below one root. A store is a plain address, so it can be pickled and used from any process."""
 
+    def __hash__(self) -> int: ...
+
+    def __str__(self) -> str:
+        """Return the address of the root."""
+        ...
+
     def read(self, key: str) -> bytes:
         """Return the content of a file.
 
@@ -118,8 +124,14 @@ class Store(Protocol):
         """Return all files below a folder at any depth, sorted by key; none where it is missing."""
         ...
 
-    def copy(self, source: str, to: str) -> None:
+    def copy(self, source: str, to: str, into: "Store | None" = None) -> None:
         """Copy a file, over one that is there.
+
+        Args:
+            source: The file.
+            to: The key of the copy.
+            into: The store of the copy, this one by default. Between stores of one kind, no content passes through this
+                process.
 
         Raises:
             FileNotFoundError: There is no file to copy.

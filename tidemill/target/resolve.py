@@ -88,7 +88,7 @@ class ResolvedTarget(Target):
     @property
     def server(self) -> ServerHome:
         """Where the warm server of this target is, whether there is one or not."""
-        return ServerHome.of(target=self.name, config=self.config, lake=self.lake.root)
+        return ServerHome.of(target=self.name, config=self.config, lake=self.lake.uri)
 
     def pipelines(self) -> LoadedPipelines:
         """Import the pipelines that tidemill.toml names; one that fails is a value, not an exception."""
@@ -109,7 +109,7 @@ class ResolvedTarget(Target):
             "config": str(self.config),
             "target": self.name,
             "pipelines": ", ".join(self.pipeline_entries),
-            "lake": str(self.lake.root),
+            "lake": self.lake.uri,
             "automation": str(self.automation).lower(),
         }
         if isinstance(self.default_binding, KafkaCluster):

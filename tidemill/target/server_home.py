@@ -40,9 +40,9 @@ class ServerHome:
         return str(self.folder)
 
     @classmethod
-    def of(cls, *, target: str, config: Path, lake: Path) -> "ServerHome":
+    def of(cls, *, target: str, config: Path, lake: str) -> "ServerHome":
         """Return the home of a target's server: another file, lake or host has another one."""
-        identity = "\n".join((str(config.absolute()), target, str(lake), socket.gethostname()))
+        identity = "\n".join((str(config.absolute()), target, lake, socket.gethostname()))
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
         name = re.sub(r"[^\w-]", "_", target)
         return cls(target, config.absolute().parent, cache_root() / "engine" / f"{name}-{digest}")

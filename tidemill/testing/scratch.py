@@ -157,7 +157,7 @@ class Scratch:
 
     def checkpoint(self, name: "StreamName", generation: int = 1) -> Path:
         """Return the checkpoint folder of a stream."""
-        return self.lake.checkpoint(name, generation)
+        return Path(self.lake.checkpoint(name, generation).uri())
 
 
 def _plain(value: Any) -> Any:

@@ -3,13 +3,10 @@
 import shutil
 from collections.abc import Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bench.changes.edits.edit import Applied, Must, edit
 from bench.changes.world import Backup, World
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _older(world: World) -> tuple[str, Backup] | None:
@@ -34,7 +31,7 @@ def _put_back(world: World, stream: str, backup: Backup, wanted: Callable[[str],
         kept.parent.mkdir(parents=True, exist_ok=True)
         path.rename(kept)
         moved.append((kept, path))
-        copy = backup.root / path.relative_to(world.lake.root)
+        copy = backup.root / path.relative_to(Path(world.lake.uri))
         if copy.exists():
             shutil.copytree(copy, path)
 

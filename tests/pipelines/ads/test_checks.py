@@ -1,6 +1,7 @@
 """The checks of `ads` are green over many healthy runs."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -30,7 +31,7 @@ def assert_compared(scratch):
     """Evaluate all checks, and `exactly_once` again from the batches that the checkpoints keep."""
     assert failures(scratch) == {}
     for stream in ads:
-        (scratch.lake.control(stream.name) / "checks.json").unlink()
+        (Path(scratch.lake.records(stream.name).uri()) / "checks.json").unlink()
     assert failures(scratch) == {}
 
 

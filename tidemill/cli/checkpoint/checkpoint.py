@@ -34,7 +34,7 @@ def inspect(which: Which, flags: TargetFlags) -> None:
     from tidemill.checkpoint.document import inspect_document
 
     refs = checkpoint_refs(which, flags)
-    inspections = [inspect_checkpoint(ref.path, ref.recognize) for ref in refs]
+    inspections = [inspect_checkpoint(ref.checkpoint, ref.recognize) for ref in refs]
     if flags.as_json:
         _print_documents(refs, [inspect_document(inspection) for inspection in inspections])
     else:
@@ -75,10 +75,10 @@ def history(
     from tidemill.checkpoint.document import history_document
 
     ref = one_checkpoint_ref(which, flags)
-    batches, ledger = read_history(ref.path, last=last), ref.ledger()
+    batches, ledger = read_history(ref.checkpoint, last=last), ref.ledger()
     measures = [_measures(ledger.get(batch.batch_id)) for batch in batches]
     if flags.as_json:
-        document = history_document(ref.path, batches, ref.recognize)
+        document = history_document(str(ref.checkpoint), batches, ref.recognize)
         for batch, measure in zip(document["batches"], measures, strict=True):
             batch.update(measure)
         _print_documents([ref], [document])
@@ -95,7 +95,7 @@ def diff(a: Which, b: Which, flags: TargetFlags) -> None:
     from tidemill.checkpoint.document import diff_document
 
     refs = [one_checkpoint_ref(which, flags) for which in (a, b)]
-    first, second = (inspect_checkpoint(ref.path, ref.recognize) for ref in refs)
+    first, second = (inspect_checkpoint(ref.checkpoint, ref.recognize) for ref in refs)
     differences = find_differences(first, second)
     if flags.as_json:
         target_name = refs[0].identity["target"] or refs[1].identity["target"]
@@ -110,20 +110,26 @@ def _verified(ref: CheckpointRef, *, quick: bool) -> "Verdict":
     from tidemill.checkpoint.verify import verify as verify_checkpoint
 
     if quick:
-        return verify_checkpoint(ref.path, level="quick", recognize=ref.recognize, sink_batch=ref.sink_batch)
+        return verify_checkpoint(
+            ref.checkpoint, level="quick", recognize=ref.recognize, sink_batch=ref.sink_batch
+        )
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     console = progress_console()
     # Without a terminal the bar would leave an empty line behind.
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(ref.path, total=None)
+        task = bar.add_task(str(ref.checkpoint), total=None)
 
         def progress(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
         return verify_checkpoint(
-            ref.path, level="full", recognize=ref.recognize, on_progress=progress, sink_batch=ref.sink_batch
+            ref.checkpoint,
+            level="full",
+            recognize=ref.recognize,
+            on_progress=progress,
+            sink_batch=ref.sink_batch,
         )
 
 

@@ -12,6 +12,7 @@ from tidemill.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidemill.checkpoint.format.folder import Checkpoint
     from tidemill.checkpoint.positions import Recognizer
     from tidemill.definitions.stream import Stream
     from tidemill.records.batch import BatchRecord
@@ -23,12 +24,13 @@ class CheckpointRef:
     """A checkpoint that a command line selects.
 
     Attributes:
+        checkpoint: Its store, or its path if the command line names a folder.
         target: The target of the selection; None if the command line names a folder.
         stream: Its stream; None if the command line names a folder.
         generation: The stream's active generation; None if the command line names a folder.
     """
 
-    path: str
+    checkpoint: "Checkpoint"
     target: "ResolvedTarget | None" = None
     stream: "Stream | None" = None
     generation: int | None = None
@@ -61,7 +63,7 @@ class CheckpointRef:
         from tidemill.records.stream_records import StreamRecords
 
         try:
-            query_id = read_tail(self.path).query_id
+            query_id = read_tail(self.checkpoint).query_id
         except CheckpointFormatError:
             return None
         table = StreamRecords(self.target.lake, self.stream.name).sink_table(query_id)
@@ -98,7 +100,7 @@ def checkpoint_refs(which: str, flags: TargetFlags) -> list[CheckpointRef]:
     refs = [CheckpointRef(which)] if is_path else _selected(which, flags)
     for ref in refs:
         try:
-            open_checkpoint(ref.path)
+            open_checkpoint(ref.checkpoint)
         except NotACheckpointError as error:
             fix, stream = error.fix, ref.stream
             if stream is not None:
@@ -128,6 +130,7 @@ def one_checkpoint_ref(which: str, flags: TargetFlags) -> CheckpointRef:
 
 def _selected(which: str, flags: TargetFlags) -> list[CheckpointRef]:
     """Return the active checkpoints of the selected streams."""
+    from tidemill.checkpoint import has_checkpoint
     from tidemill.records.stream_records import StreamRecords
 
     resolved = flags.resolve()
@@ -136,14 +139,14 @@ def _selected(which: str, flags: TargetFlags) -> list[CheckpointRef]:
         records = StreamRecords(resolved.lake, stream.name)
         manifest = records.manifest()
         number = 1 if manifest is None else manifest.active.number
-        folder = records.checkpoint(number)
+        checkpoint = records.checkpoint(number)
         # A run that ended before its first query leaves a manifest and no checkpoint.
-        if manifest is None or (manifest.active.query_id is None and not folder.exists()):
+        if manifest is None or (manifest.active.query_id is None and not has_checkpoint(checkpoint)):
             absent.append(str(stream.name))
         else:
-            refs.append(CheckpointRef(str(folder), resolved, stream, number))
+            refs.append(CheckpointRef(checkpoint, resolved, stream, number))
     if absent:
-        message = f"{', '.join(absent)}: no checkpoint yet in {resolved.lake.root}, because no query has run."
+        message = f"{', '.join(absent)}: no checkpoint yet in {resolved.lake.uri}, because no query has run."
         if not refs:
             raise ConfigurationError(
                 message, fix=f"tidemill run {shlex.quote(which)}{flags}", code="stream-never-run"

@@ -75,7 +75,7 @@ def _pings(target: "ResolvedTarget") -> list[Callable[[], Ping]]:
         lambda: ping_java(target),
         lambda: ping_jars(target),
         lambda: ping_spark(target),
-        lambda: ping_lake(target.lake.root),
+        lambda: ping_lake(Path(target.lake.uri)),
         *(lambda name=name: ping_kafka(target, name) for name in target.clusters),
         lambda: ping_dagster(target),
     ]

@@ -58,7 +58,7 @@ def check(flags: StreamFlags) -> None:
     ]
     counts = Counter(one["status"] for item in items if not _is_unseen(item) for one in item["checks"])
     counted = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no check"
-    summary = f"{pluralize(len(items), 'stream')}: {counted}; target {target.name}, lake {target.lake.root}"
+    summary = f"{pluralize(len(items), 'stream')}: {counted}; target {target.name}, lake {target.lake.uri}"
     report = Report(
         items=items,
         head={"checked_at": now.isoformat(timespec="milliseconds")},

@@ -33,7 +33,7 @@ def show(flags: StreamFlags) -> None:
     Exit status: 0, or 2 if the settings or definitions are wrong.
     """
     target, streams = flags.select()
-    summary = f"{pluralize(len(streams), 'stream')}, target {target.name}, lake {target.lake.root}"
+    summary = f"{pluralize(len(streams), 'stream')}, target {target.name}, lake {target.lake.uri}"
     items = [_item(stream, target) for stream in streams]
     report = Report(items=items, columns=_COLUMNS, lines=(summary,))
     print_report(report, as_json=flags.as_json, target=target.name)

@@ -75,7 +75,7 @@ def status(flags: StreamFlags) -> None:
 
     target, streams = flags.select()
     statuses = [status_of(stream, target) for stream in streams]
-    summary = f"target {target.name}, lake {target.lake.root}, times in UTC"
+    summary = f"target {target.name}, lake {target.lake.uri}, times in UTC"
     report = Report(items=list(map(_item, statuses)), columns=_COLUMNS, lines=(summary,))
     print_report(report, as_json=flags.as_json, target=target.name)
     _print_problems(statuses)

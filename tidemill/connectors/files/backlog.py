@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from pathlib import Path
 from shlex import quote
 from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote
@@ -28,7 +27,7 @@ from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.files.position import FilePosition
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import TerminalError
-from tidemill.storage.store import Entry
+from tidemill.storage.store import Entry, Store
 from tidemill.text.plurals import pluralize
 
 _GLOB = re.compile(r"[*?\[{]")
@@ -105,7 +104,7 @@ def waiting_files(
     path: str,
     offset: SourceOffset | None,
     *,
-    checkpoint: Path | None,
+    checkpoint: Store | None,
     name: str,
     what: str,
     options: Mapping[str, str] | None = None,
@@ -219,7 +218,7 @@ class _Logged:
         return cls(frozenset(paths), counts)
 
 
-def _logged(checkpoint: Path | None, name: str, relocation: Relocation | None) -> list[_Logged]:
+def _logged(checkpoint: Store | None, name: str, relocation: Relocation | None) -> list[_Logged]:
     """Return what a file source has logged.
 
     An entry with all files of the past is parsed once per process, because sensors ask every few seconds: Spark
@@ -234,18 +233,18 @@ def _logged(checkpoint: Path | None, name: str, relocation: Relocation | None) -
     for entry in needed_entries(log_entries(folder.names(log))):
         where = f"{log}/{entry.name}"
         if entry.compact:
-            logged.append(_compact(str(checkpoint), where, folder.item(where)))
+            logged.append(_compact(checkpoint, where, folder.item(where)))
         else:
             logged.append(_Logged.of(read_entry(folder, where)))
     return logged
 
 
 @lru_cache(maxsize=512)
-def _compact(checkpoint: str, where: str, _version: Entry | None) -> _Logged:
-    return _Logged.of(read_entry(Folder.at(Path(checkpoint)), where))
+def _compact(checkpoint: Store, where: str, _version: Entry | None) -> _Logged:
+    return _Logged.of(read_entry(Folder.at(checkpoint), where))
 
 
-def logged_files(checkpoint: Path | None, name: str) -> Iterator[SourceFile]:
+def logged_files(checkpoint: Store | None, name: str) -> Iterator[SourceFile]:
     """Yield the files in a file source's log, in which Spark keeps what it has read."""
     if checkpoint is None:
         return

@@ -22,7 +22,7 @@ from tidemill.connectors.files.backlog import (
 )
 from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
-from tidemill.connectors.files.span import files_span, missing_files
+from tidemill.connectors.files.span import files_span, missing_files, missing_paths
 from tidemill.errors import TerminalError
 from tidemill.text.plurals import pluralize
 
@@ -82,7 +82,7 @@ class FileConnector(Connector[FileSource]):
         paths = (
             plain_path(file.path if relocation is None else relocation.address(file.path)) for file in batch
         )
-        return tuple(path for path in paths if "://" not in path and not Path(path).exists())
+        return tuple(missing_paths(paths))
 
     def readdressed(self, recorded: Binding, now: Binding) -> Callable[[str], str] | None:
         """Return the address now of a logged file; None where lake and folder have not moved."""
@@ -203,11 +203,12 @@ def folder_binding(path: str, target: "Target") -> "Binding":
     if "://" in plain:
         return {"kind": "file", "path": path, "from_lake": None}
     absolute = os.path.abspath(os.path.expanduser(plain))  # noqa: PTH100, PTH111
-    beside = Path(absolute).is_relative_to(target.lake.root.parent)
+    lake = target.lake.uri
+    is_beside = "://" not in lake and Path(absolute).is_relative_to(Path(lake).parent)
     return {
         "kind": "file",
         "path": absolute,
-        "from_lake": os.path.relpath(absolute, target.lake.root) if beside else None,
+        "from_lake": os.path.relpath(absolute, lake) if is_beside else None,
     }
 
 

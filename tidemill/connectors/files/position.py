@@ -37,6 +37,11 @@ class FilePosition(Position):
             return None
         return cls(int(value["logOffset"]))
 
+    @property
+    def last_log_entry(self) -> int:
+        """The last entry of the log."""
+        return self.entry
+
     def describe(self) -> str:
         """Return the entry of the log."""
         return f"entry {self.entry} of the source's log"

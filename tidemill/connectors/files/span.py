@@ -1,7 +1,9 @@
 """The files of a folder that are read again."""
 
+# ruff: noqa: PTH119, PTH208 - `os` compares and lists names, of which there may be hundreds of thousands.
+
+import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from tidemill.checkpoint import SourceFile
 from tidemill.connectors.answers import Period, SourceSpan
@@ -29,8 +31,26 @@ def files_span(source: Source, logged: Iterable[SourceFile], period: Period) -> 
 
 def missing_files(source: str, paths: Iterable[str]) -> tuple[str, ...]:
     """Return the sentence that some of the files that were read of a source are missing; none where none is."""
-    missing = [path for path in sorted(set(map(plain_path, paths))) if not Path(path).exists()]
+    missing = missing_paths(sorted(set(map(plain_path, paths))))
     if not missing:
         return ()
-    named = first_few([Path(path).name for path in missing])
+    named = first_few([os.path.basename(path) for path in missing])
     return (f"{pluralize(len(missing), 'file')} of {source} are missing: {named}.",)
+
+
+def missing_paths(paths: Iterable[str]) -> list[str]:
+    """Return those of some files that are missing. Each folder is listed once; what only Spark can list is left out."""
+    names: dict[str, frozenset[str]] = {}
+    missing = []
+    for path in paths:
+        if "://" in path:
+            continue
+        folder, name = os.path.split(path)
+        if folder not in names:
+            try:
+                names[folder] = frozenset(os.listdir(folder))
+            except (FileNotFoundError, NotADirectoryError):
+                names[folder] = frozenset()
+        if name not in names[folder]:
+            missing.append(path)
+    return missing

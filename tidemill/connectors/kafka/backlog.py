@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidemill.checkpoint import FileAbsentError, SourceOffset
 from tidemill.checkpoint.format.folder import Folder
@@ -19,6 +18,7 @@ from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.connectors.kafka.source import KafkaSource
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import DataLossError, TerminalError, TidemillError
+from tidemill.storage.store import Store
 from tidemill.target.target import KafkaCluster, Target
 from tidemill.text.plurals import pluralize
 
@@ -62,7 +62,7 @@ def waiting_messages(
     offset: SourceOffset | None,
     cluster: KafkaCluster,
     *,
-    checkpoint: Path | None = None,
+    checkpoint: Store | None = None,
     name: str = "",
 ) -> Backlog:
     """Return the messages that a source has not read.
@@ -137,7 +137,7 @@ def committed_only(source: KafkaSource, cluster: KafkaCluster) -> bool:
     return (source.option("kafka.isolation.level") or cluster.isolation_level) == "read_committed"
 
 
-def initial_offsets(checkpoint: Path | None, name: str) -> TopicPosition | None:
+def initial_offsets(checkpoint: Store | None, name: str) -> TopicPosition | None:
     """Return where Spark has decided that a source begins; None where it has not decided yet.
 
     Spark writes it before the first batch is planned: a zero byte, a version line, and the offsets as JSON.

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemill.errors import TerminalError
@@ -68,7 +67,7 @@ class Change(Outcome):
 
     what: str
     effects: tuple[str, ...] = ()
-    copies: Path | None = None
+    copies: str | None = None
 
     @property
     def plan(self) -> str:
@@ -88,7 +87,7 @@ class Change(Outcome):
             "stream": str(self.stream),
             "what": self.what,
             "effects": list(self.effects),
-            "copies": None if self.copies is None else str(self.copies),
+            "copies": self.copies,
             "outcome": self.outcome or None,
         }
 
@@ -126,9 +125,10 @@ class StreamUnderChange:
         return self.manifest.active.sources
 
     @property
-    def copies(self) -> Path | None:
+    def copies(self) -> str | None:
         """The folder with copies of what was replaced; None where nothing was."""
-        return self.writer.copies
+        copies = self.writer.copies
+        return None if copies is None else copies.uri()
 
     def record(self, sources: "Mapping[str, SourceRecord]") -> None:
         """Write the records of the sources into the manifest."""

@@ -1,7 +1,6 @@
 """The sources in a checkpoint against those of a stream: by name, or by what each has read."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.connector import Reading
@@ -9,6 +8,7 @@ from tidemill.connectors.registry import connector_of_kind, kinds, recognize, re
 from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.run.decide.sources import streaming_sources
+from tidemill.storage.store import Store
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def names_of_sources(
-    stream: "Stream", target: "Target", checkpoint: Path, entry: "OffsetEntry"
+    stream: "Stream", target: "Target", checkpoint: Store, entry: "OffsetEntry"
 ) -> Mapping[str, str]:
     """Return the names of a stream's sources by their names, or positions, in a checkpoint.
 

@@ -28,6 +28,8 @@ from tidemill.records.ledger_line import plain_offsets
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import SinkTable, StreamRecords
 from tidemill.run.execute.query import pinned_confs
+from tidemill.storage.local_store import LocalStore
+from tidemill.storage.store import Store
 from tidemill.storage.table_ref import TableRef
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def adopt(
     with leased(records, KIND, dry_run=dry_run) as lease:
         checkpoint, table = checkpoint.absolute(), table and table.absolute()
         there = None if table is None else TableRef.at(table)
-        adopting = _Adopting(stream, target, records, checkpoint, there)
+        adopting = _Adopting(stream, target, records, LocalStore(checkpoint), there)
         arguments = ADOPT.recorded(checkpoint=checkpoint, table=table)
         operation = unfinished(records, KIND, arguments)
         if operation is None or not operation.publishing:
@@ -78,7 +80,7 @@ class _Adopting:
     stream: "Stream"
     target: "Target"
     records: StreamRecords
-    checkpoint: Path
+    checkpoint: Store
     table: TableRef | None
 
     def steps(self) -> tuple[Step, ...]:

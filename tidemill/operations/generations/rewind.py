@@ -11,14 +11,12 @@ The steps, each of which can be repeated:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tidemill.checkpoint import read_offset
 from tidemill.checkpoint.verify import verify
 from tidemill.checkpoint.write import CheckpointWriter, batches_to_copy, keeps_paths
-from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.registry import recognizer
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.errors import TerminalError
@@ -39,11 +37,13 @@ from tidemill.records.newest_events import NewestEvents, with_batches
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.storage.store import Store
 from tidemill.text.durations import flag_time
 from tidemill.text.names import MAIN_SINK
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
+    from tidemill.checkpoint.positions import Recognizer
     from tidemill.definitions.stream import Stream
     from tidemill.records.batch import BatchRecord
     from tidemill.records.lease import Lease
@@ -186,17 +186,13 @@ class _Planning:
                 "its state has the paths of its own checkpoint (transformWithState), and cannot be copied"
             )
         lake = self.snapshot.records.lake
-        trial = Path(lake.store.uri(f"{lake.staging(self.stream.name)}/trial-{uuid4().hex[:8]}"))
+        trial = lake.store.below(f"{lake.staging(self.stream.name)}/trial-{uuid4().hex[:8]}")
+        recognize = recognizer(self.snapshot.sources)
         writer = CheckpointWriter(trial)
         try:
-            writer.copy_until(checkpoint, batch, str(uuid4()), _logs(checkpoint, batch))
-            errors = [
-                finding
-                for finding in verify(
-                    trial, level="quick", recognize=recognizer(self.snapshot.sources)
-                ).findings
-                if finding.severity == "error"
-            ]
+            writer.copy_until(checkpoint, batch, str(uuid4()), _logs(checkpoint, batch, recognize))
+            findings = verify(trial, level="quick", recognize=recognize).findings
+            errors = [finding for finding in findings if finding.severity == "error"]
         finally:
             writer.clear()
         if errors:
@@ -211,11 +207,11 @@ class _Planning:
         )
 
 
-def _logs(checkpoint: Path, batch: int) -> dict[str, int]:
-    """Return the last entry of the log of each file source in a batch."""
+def _logs(checkpoint: Store, batch: int, recognize: "Recognizer") -> dict[str, int]:
+    """Return the last entry in a batch of each source that keeps a log."""
     sources = read_offset(checkpoint, batch).sources
     return {
-        source.key: position.entry for source in sources if (position := FilePosition.of(source)) is not None
+        source.key: entry for source in sources if (entry := recognize(source).last_log_entry) is not None
     }
 
 
@@ -269,7 +265,8 @@ class _Rewinding:
         number = self._decided["generation"]
         before, now = self.records.checkpoint(number - 1), self.records.checkpoint(number)
         batch = self._decided["batch"]
-        CheckpointWriter(now).copy_until(before, batch, self._decided["query_id"], _logs(before, batch))
+        logs = _logs(before, batch, recognizer(self.records.snapshot().sources))
+        CheckpointWriter(now).copy_until(before, batch, self._decided["query_id"], logs)
 
     def _restore_tables(self) -> None:
         with session(self.engine, self.lease) as spark:

@@ -5,7 +5,6 @@ row of a record is in the range is known only by computing it.
 """
 
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.connector import Reading
@@ -67,11 +66,12 @@ def divided(
         stream: The stream, which ingests a feed.
         staged: The records of the backfill's stream, which has read a part of the feed.
     """
-    tail = staged.snapshot().tail
-    (offset,) = () if tail.committed_offsets is None else tail.committed_offsets.sources
+    snapshot = staged.snapshot()
+    committed = snapshot.tail.committed_offsets
+    (offset,) = () if committed is None else committed.sources
     (source,) = stream.sources.values()
     connector, _ = resolved(source, target)
-    reading = Reading(target=target, name=offset.key, offset=offset, checkpoint=Path(tail.path))
+    reading = Reading(target=target, name=offset.key, offset=offset, checkpoint=snapshot.checkpoint)
     condition = _came_from(live, connector.span_read(reading))
     return live.where(condition), live.where(~condition)
 

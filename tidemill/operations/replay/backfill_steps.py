@@ -126,9 +126,7 @@ class Backfilling(Staging):
 
     def _flush(self, watermark_ms: int | None) -> None:
         """Emit what the live stream's watermark has closed: the last events that are read may be too early for it."""
-        if self.operation.decided.get("parts") and plan_flush(
-            self.staged, self.staged.snapshot().tail, watermark_ms
-        ):
+        if self.operation.decided.get("parts") and plan_flush(self.staged.snapshot(), watermark_ms):
             self.run(planned_only=True)
 
     def catch_up(self) -> None:
@@ -138,7 +136,7 @@ class Backfilling(Staging):
         if staged.tail.next_start.kind == "repeat_batch":  # an attempt that was killed has planned it
             self.run(planned_only=True)
             staged = self.staged.snapshot()
-        plan_next_batch(self.staged, staged.tail, snapshot.checkpoint, entry, self._spans(entry))
+        plan_next_batch(staged, snapshot.checkpoint, entry, self._spans(entry))
         self.run(planned_only=True)
         self._flush(snapshot.next_watermark_ms)
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.answers import Period, SourceSpan
@@ -13,6 +12,7 @@ from tidemill.errors import TerminalError
 from tidemill.operations.replay.backfill_range import whole_because
 from tidemill.operations.replay.range_origins import check_unread
 from tidemill.run.decide.sources import streaming_sources
+from tidemill.storage.store import Store
 from tidemill.text.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def period_around(span: "BackfillRange", lookback: timedelta) -> Period:
 
 
 def source_spans(
-    stream: "Stream", target: "Target", checkpoint: Path, entry: "OffsetEntry", period: Period
+    stream: "Stream", target: "Target", checkpoint: Store, entry: "OffsetEntry", period: Period
 ) -> dict[str, SourceSpan]:
     """Return what is read of each source of a stream, by name; a source without times of its own is left out.
 

@@ -8,24 +8,24 @@ that Spark resolves at a first start in the source's folder, a table its first v
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemill.checkpoint import OffsetEntry, SourceFile, Tail
+from tidemill.checkpoint import OffsetEntry, SourceFile
 from tidemill.checkpoint.format.source_log import LogEntry
 from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.files.backlog import logged_files
-from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.kafka.position import offsets_json
+from tidemill.connectors.registry import recognize
+from tidemill.storage.store import Store
 
 if TYPE_CHECKING:
     from tidemill.connectors.answers import SourceSpan
-    from tidemill.records.stream_records import StreamRecords
+    from tidemill.records.stream_records import Snapshot
 
 
 def plan_first_batch(
-    checkpoint: Path,
-    like: Path,
+    checkpoint: Store,
+    like: Store,
     entry: OffsetEntry,
     query_id: str,
     spans: "Mapping[str, SourceSpan]",
@@ -33,7 +33,7 @@ def plan_first_batch(
     """Write a checkpoint whose first batch reads everything up to the offsets of another one.
 
     Args:
-        checkpoint: The folder of the new checkpoint.
+        checkpoint: The files of the new checkpoint.
         like: The other checkpoint.
         entry: The offsets, of a batch of the other checkpoint.
         query_id: The query id of the new checkpoint.
@@ -48,66 +48,64 @@ def plan_first_batch(
 
 
 def plan_next_batch(
-    records: "StreamRecords",
-    tail: Tail,
-    like: Path,
+    planned: "Snapshot",
+    like: Store,
     entry: OffsetEntry,
     spans: "Mapping[str, SourceSpan]",
 ) -> bool:
     """Plan a batch that reads what another checkpoint has read since; return whether there is anything.
 
     Args:
-        records: The records of the checkpoint, all of whose batches are committed.
-        tail: The end of it.
+        planned: The records of the checkpoint, all of whose batches are committed.
         like: The other checkpoint.
         entry: The offsets, of a batch of the other checkpoint.
     """
-    if tail.latest_offset is None:
+    if planned.tail.latest_offset is None:
         return False
-    writer, before = CheckpointWriter(Path(tail.path), records.control), tail.latest_offset.offsets
+    writer, before = planned.writer(), planned.tail.latest_offset.offsets
     ends = {
         name: offset
-        for name, offset in _ends(writer, Path(tail.path), like, entry, spans)
+        for name, offset in _ends(writer, planned.checkpoint, like, entry, spans)
         if before.get(name) != offset
     }
     if ends:
-        writer.schedule_batch(tail, ends)
+        writer.schedule_batch(planned.tail, ends)
     return bool(ends)
 
 
-def plan_flush(records: "StreamRecords", tail: Tail, watermark_ms: int | None) -> bool:
+def plan_flush(planned: "Snapshot", watermark_ms: int | None) -> bool:
     """Plan a batch without rows that emits what a later watermark has closed; return whether it is later.
 
     Args:
-        records: The records of the checkpoint, all of whose batches are committed.
-        tail: The end of it.
+        planned: The records of the checkpoint, all of whose batches are committed.
         watermark_ms: The watermark, milliseconds since the epoch; None before any event.
     """
+    tail = planned.tail
     if not tail.stateful or watermark_ms is None or watermark_ms <= (tail.next_watermark_ms or 0):
         return False
-    CheckpointWriter(Path(tail.path), records.control).schedule_batch(tail, watermark_ms=watermark_ms)
+    planned.writer().schedule_batch(tail, watermark_ms=watermark_ms)
     return True
 
 
 def _ends(
     writer: CheckpointWriter,
-    checkpoint: Path,
-    like: Path,
+    checkpoint: Store,
+    like: Store,
     entry: OffsetEntry,
     spans: "Mapping[str, SourceSpan]",
 ) -> Iterator[tuple[str, str]]:
-    """Yield where each source ends; of a file source the files are logged that are not logged yet."""
+    """Yield where each source ends; where it keeps a log of what it reads, the files not logged yet are logged."""
     for source in entry.sources:
         if source.raw is None:
             continue
         span = spans.get(source.key)
-        position = FilePosition.of(source)
-        if position is None:
+        last_read = recognize(source).last_log_entry
+        if last_read is None:
             yield source.key, source.raw if span is None or span.end is None else span.end
             continue
         files = logged_files(like, source.key) if span is None or span.files is None else span.files
         known = {file.path: file.entry for file in logged_files(checkpoint, source.key)}
-        new = [file for file in files if file.entry <= position.entry and file.path not in known]
+        new = [file for file in files if file.entry <= last_read and file.path not in known]
         last = max(known.values(), default=-1)
         if new or last < 0:  # an entry without files is a batch without rows, which creates the tables
             last += 1

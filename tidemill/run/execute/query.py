@@ -147,7 +147,7 @@ def _of_feed(stream: "Stream", feed: Feed, context: SourceContext, generation: i
 
 def _locations(context: SourceContext) -> dict[str, str]:
     """Return what stands for the locations of a target, so that a fingerprint is the same in each of them."""
-    return {str(context.target.lake.root): "<lake>"}
+    return {context.target.lake.uri: "<lake>"}
 
 
 def _operators(rows: "DataFrame", plan: str) -> tuple[StatefulOperator, ...] | None:

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from tidemill.definitions.stream import Stream
+    from tidemill.storage.store import Store
     from tidemill.text.names import StreamName
 
 _CHECK_REPARTITION = "spark.sql.streaming.checkUnfinishedRepartitionOnRestart"
@@ -133,7 +133,7 @@ class StreamRun:
         return self.decision.snapshot
 
     @property
-    def _checkpoint(self) -> Path:
+    def _checkpoint(self) -> "Store":
         return self._snapshot.checkpoint
 
     def _tail(self) -> Tail:
@@ -375,7 +375,7 @@ class StreamRun:
         return (
             rows.writeStream.queryName(str(self.stream.name))
             .outputMode(self.stream.query.output_mode)
-            .option("checkpointLocation", str(self._checkpoint))
+            .option("checkpointLocation", self._checkpoint.uri())
         )
 
     def _await(self, writer: "DataStreamWriter", *, once: bool) -> None:

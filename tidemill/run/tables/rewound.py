@@ -16,10 +16,9 @@ from tidemill.errors import UpstreamChangeError
 from tidemill.run.tables.guard import append_readings, restores_in
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidemill.definitions.stream import Stream
     from tidemill.storage.lake import Lake
+    from tidemill.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Detour:
         return {**offsets, self.source: self.continuation}
 
 
-def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> Iterator[Detour]:
+def detours(stream: "Stream", lake: "Lake", checkpoint: "Store", tail: Tail) -> Iterator[Detour]:
     """Yield the next detour of each source that has one.
 
     Raises:
@@ -76,7 +75,7 @@ def detours(stream: "Stream", lake: "Lake", checkpoint: "Path", tail: Tail) -> I
         )
 
 
-def _batch_before(checkpoint: "Path", name: str, version: int) -> int | None:
+def _batch_before(checkpoint: "Store", name: str, version: int) -> int | None:
     """Return the newest committed batch that had not read a version of a source; None where there is none."""
     committed = set(commit_batches(checkpoint))
     for batch in sorted(set(offset_batches(checkpoint)) & committed, reverse=True):
