@@ -256,7 +256,7 @@ def _warm_server(tmp_path, monkeypatch):
     """A warm server without Spark for the target of `arguments`, to which this process is attached."""
     monkeypatch.setenv("TIDEMILL_CACHE", str(tmp_path / "cache"))
     config = tmp_path / "shop" / "tidemill.toml"
-    home = ServerHome.of(target="dev", config=config, lake=tmp_path / "shop" / "lake")
+    home = ServerHome.of(target="dev", config=config, lake=str(tmp_path / "shop" / "lake"))
     with serving(home):
         _, connection = attached(home)
         with connection:

@@ -152,7 +152,7 @@ def test_a_new_checkpoint_of_a_lake_in_memory_is_inspected():
     lake = MemoryStore()
     writer = CheckpointWriter(lake.below("1"))
     lake.create(
-        "like/offsets/0", b'v1\n{"batchWatermarkMs":5,"batchTimestampMs":1,"conf":{}}\n{"logOffset":0}'
+        "like/offsets/0", b'v2\n{"batchWatermarkMs":5,"batchTimestampMs":1,"conf":{}}\n{"logOffset":0}'
     )
     writer.begin(OTHER_ID)
     writer.write_first_batch(lake.below("like"), 0, {"orders": '{"logOffset":4}'})

@@ -27,7 +27,7 @@ LONG = 60.0
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("TIDEMILL_CACHE", str(tmp_path / "cache"))
-    return ServerHome.of(target="dev", config=tmp_path / "tidemill.toml", lake=tmp_path / "lake")
+    return ServerHome.of(target="dev", config=tmp_path / "tidemill.toml", lake=str(tmp_path / "lake"))
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def eventually(condition):
 
 
 def test_another_lake_target_file_or_host_has_another_server(tmp_path, monkeypatch):
-    same = {"target": "dev", "config": tmp_path / "tidemill.toml", "lake": tmp_path / "lake"}
+    same = {"target": "dev", "config": tmp_path / "tidemill.toml", "lake": str(tmp_path / "lake")}
     homes = [
         ServerHome.of(**same),
         ServerHome.of(**same | {"target": "prod"}),
         ServerHome.of(**same | {"config": tmp_path / "other" / "tidemill.toml"}),
-        ServerHome.of(**same | {"lake": tmp_path / "other"}),
+        ServerHome.of(**same | {"lake": str(tmp_path / "other")}),
     ]
     monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
     homes.append(ServerHome.of(**same))

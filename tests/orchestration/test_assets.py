@@ -309,7 +309,7 @@ def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypa
 
     monkeypatch.setattr("tidemill.checks.checkpoint_sound.verify", verify)
     result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
-    assert asked == [(checkpoint, "quick", None)]
+    assert asked == [(canned.lake.checkpoint(CLICKS, 1), "quick", None)]
     (check,) = (
         check
         for check in result.get_asset_check_evaluations()
