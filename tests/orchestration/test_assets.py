@@ -307,7 +307,7 @@ def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypa
         asked.append((path, level, sink_batch))
         return SimpleNamespace(findings=(finding,), sound=False, inspection=SimpleNamespace(conf={}))
 
-    monkeypatch.setattr("tidemill.checks.checkpoint_sound.verify", verify)
+    monkeypatch.setattr("tidemill.run.decide.preconditions.verify", verify)
     result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
     assert asked == [(canned.lake.checkpoint(CLICKS, 1), "quick", None)]
     (check,) = (

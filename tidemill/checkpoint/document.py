@@ -16,27 +16,24 @@ SCHEMA_VERSION = 1
 
 def inspect_document(inspection: Inspection) -> dict[str, Any]:
     """Return the JSON of `checkpoint inspect`: that of `verify` without findings, with settings and sizes."""
-    sizes = [
-        {
-            "versions": None if view.versions is None else list(view.versions),
-            "files": view.files,
-            "bytes": view.bytes,
-        }
-        for view in inspection.operators
-    ]
-    document = {
+    return {
         "schema_version": SCHEMA_VERSION,
         **checkpoint_fields(inspection),
         "conf": dict(inspection.conf),
+        "operators": [
+            {
+                **_operator(view),
+                "versions": None if view.versions is None else list(view.versions),
+                "files": view.files,
+                "bytes": view.bytes,
+            }
+            for view in inspection.operators
+        ],
+        "problems": [
+            {"where": problem.where, "code": problem.code, "what": problem.what}
+            for problem in inspection.problems
+        ],
     }
-    document["operators"] = [
-        {**operator, **size} for operator, size in zip(document["operators"], sizes, strict=True)
-    ]
-    document["problems"] = [
-        {"where": problem.where, "code": problem.code, "what": problem.what}
-        for problem in inspection.problems
-    ]
-    return document
 
 
 def history_document(path: str, batches: Sequence[BatchHistory], recognize: Recognizer) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tidemill.checks.result import CheckResult, time_of
+from tidemill.checks.result import CheckResult, time_of, unevaluated
 from tidemill.connectors.answers import Expiry
 from tidemill.connectors.connector import Reading
 from tidemill.connectors.registry import resolved
@@ -28,22 +28,17 @@ def backlog(context: "CheckContext") -> CheckResult:
     try:
         # A source that cannot be counted may always have data, which only a run finds.
         waiting = {name: part for name, part in context.plan.backlog.items() if part.is_known}
-        expiry = _first_expiry(context)
+        expiries = (_expiry(context, name, source) for name, source in context.stream.sources.items())
+        expiry = min(filter(None, expiries), key=lambda expiry: expiry.at_ms, default=None)
     except CheckpointError:
-        return CheckResult(
-            name=NAME,
-            passed=False,
-            severity="warn",
-            summary="Unread data cannot be counted from a checkpoint that is not sound; see checkpoint_sound.",
-            evaluated=False,
-        )
+        summary = "Unread data cannot be counted from a checkpoint that is not sound; see checkpoint_sound."
+        return unevaluated(NAME, summary)
     except TidemillError as error:
-        return CheckResult(
-            name=NAME,
-            passed=False,
-            severity="warn" if error.transient else "error",
-            summary=str(error).removeprefix(f"{error.stream}: "),
-            evaluated=not error.transient,
+        summary = str(error).removeprefix(f"{error.stream}: ")
+        return (
+            unevaluated(NAME, summary)
+            if error.transient
+            else CheckResult(name=NAME, passed=False, summary=summary)
         )
     since = waiting_since(context, waiting)
     waited = timedelta(0) if since is None else context.now - since
@@ -120,12 +115,6 @@ def _described(waiting: "Mapping[str, Backlog]") -> str:
 def _margin(context: "CheckContext", expiry: Expiry) -> timedelta:
     declared = length(context.bounds.retention_margin)
     return min(ONE_DAY, expiry.retention / 4) if declared is None else declared
-
-
-def _first_expiry(context: "CheckContext") -> Expiry | None:
-    """Return the earliest removal of unread data in any source."""
-    expiries = (_expiry(context, name, source) for name, source in context.stream.sources.items())
-    return min(filter(None, expiries), key=lambda expiry: expiry.at_ms, default=None)
 
 
 def _expiry(context: "CheckContext", name: str, source: "Source") -> Expiry | None:

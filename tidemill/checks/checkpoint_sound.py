@@ -4,12 +4,11 @@ from typing import TYPE_CHECKING
 
 from tidemill.checkpoint.format.hadoop_checksum import matches, sidecar
 from tidemill.checkpoint.format.logs import has_checkpoint, open_checkpoint
-from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, Finding, verify
+from tidemill.checkpoint.verify import Finding
 from tidemill.checks.result import CheckResult
-from tidemill.connectors.registry import recognizer
 from tidemill.definitions.options import pinned_differences
 from tidemill.errors import TidemillError
-from tidemill.run.decide.preconditions import check_records
+from tidemill.run.decide.preconditions import check_records, quick_verdict, stops_a_run
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -30,21 +29,12 @@ def checkpoint_sound(context: "CheckContext") -> CheckResult:
     try:
         check_records(context.stream, snapshot)
     except TidemillError as error:
-        return CheckResult(name=NAME, passed=False, summary=" ".join(filter(None, (error.what, _fix(error)))))
+        fix = f"Fix: {error.fix}" if error.fix else ""
+        return CheckResult(name=NAME, passed=False, summary=" ".join(filter(None, (error.what, fix))))
     if snapshot.manifest is None or (snapshot.query_id is None and not has_checkpoint(snapshot.checkpoint)):
         return CheckResult(name=NAME, passed=True, summary="The stream has no checkpoint yet.")
-    table = snapshot.main_table
-    verdict = verify(
-        snapshot.checkpoint,
-        level="quick",
-        recognize=recognizer(snapshot.sources),
-        sink_batch=None if table is None else table.newest_batch,
-    )
-    errors = [
-        finding
-        for finding in (*verdict.findings, *_changed_files(context))
-        if finding.severity == "error" and finding.code != UNPINNED_PARTITIONS
-    ]
+    verdict = quick_verdict(snapshot)
+    errors = list(filter(stops_a_run, (*verdict.findings, *_changed_files(context))))
     warnings = [finding for finding in verdict.findings if finding.severity == "warning"]
     pinned = dict(snapshot.manifest.active.confs) | dict(verdict.inspection.conf)
     differences = pinned_differences(pinned, context.stream.query.declared_confs)
@@ -99,7 +89,3 @@ def _line(finding: "Finding") -> str:
     location = f" {finding.where}" if finding.where else ""
     fix = f" Fix: {finding.fix}" if finding.fix else ""
     return f"{finding.severity} {finding.code}{location}: {finding.what}{fix}"
-
-
-def _fix(error: TidemillError) -> str:
-    return f"Fix: {error.fix}" if error.fix else ""

@@ -11,7 +11,7 @@ from tidemill.checks.checkpoint_sound import checkpoint_sound
 from tidemill.checks.context import CheckContext
 from tidemill.checks.event_times import freshness, has_watermark, watermark
 from tidemill.checks.exactly_once import Comparison, compare, exactly_once
-from tidemill.checks.result import CheckResult
+from tidemill.checks.result import CheckResult, unevaluated
 from tidemill.checks.rows import expectation, late_rows, quarantine
 from tidemill.checks.state_bounded import state_bounded
 from tidemill.connectors.feed import feed_of
@@ -135,7 +135,7 @@ def _guarded(context: CheckContext, name: str, check: "Check") -> CheckResult:
             return CheckResult(
                 name=name, passed=False, summary=f"The checkpoint could not be verified: {error}"
             )
-        return _unevaluated(name, f"The check could not be evaluated: {type(error).__name__}: {error}")
+        return unevaluated(name, f"The check could not be evaluated: {type(error).__name__}: {error}")
 
 
 def _running(name: str, holder: "Holder") -> CheckResult:
@@ -154,11 +154,7 @@ def _unreadable(name: str, error: Exception, holder: "Holder | None") -> CheckRe
             else ""
         )
         return CheckResult(name=name, passed=False, summary=f"{error}{fix}")
-    return _unevaluated(name, "The records of the stream cannot be read; see checkpoint_sound.")
-
-
-def _unevaluated(name: str, summary: str) -> CheckResult:
-    return CheckResult(name=name, passed=False, severity="warn", summary=summary, evaluated=False)
+    return unevaluated(name, "The records of the stream cannot be read; see checkpoint_sound.")
 
 
 def _record(

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import history
 from tidemill.checks.origins import origin_of_event
-from tidemill.checks.result import CheckResult, iso_of, time_of
+from tidemill.checks.result import CheckResult, time_of
 from tidemill.definitions.bounds import length
+from tidemill.text.durations import iso_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,13 +22,6 @@ def time_of(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def iso_of(milliseconds: int | None) -> str | None:
-    """Return a time for programs, as ISO-8601 in UTC."""
-    if milliseconds is None:
-        return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
-
-
 Status = Literal["pass", "warn", "error", "unknown"]
 Number = int | float | str | None
 
@@ -59,3 +52,8 @@ class CheckResult:
         if self.passed:
             return "pass"
         return self.severity if self.evaluated else "unknown"
+
+
+def unevaluated(name: str, summary: str) -> CheckResult:
+    """Return the result of a check that could not be evaluated."""
+    return CheckResult(name=name, passed=False, severity="warn", summary=summary, evaluated=False)

@@ -8,7 +8,7 @@ from tidemill.checkpoint import CheckpointFormatError, NotACheckpointError
 from tidemill.checkpoint.format.logs import open_checkpoint
 from tidemill.checkpoint.format.operators import operator_ids, read_operator
 from tidemill.checkpoint.format.state_files import StateFile
-from tidemill.checks.result import CheckResult
+from tidemill.checks.result import CheckResult, unevaluated
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -46,13 +46,7 @@ def state_bounded(context: "CheckContext") -> CheckResult:
     except NotACheckpointError:
         layout = _Layout()
     except CheckpointFormatError as error:
-        return CheckResult(
-            name=NAME,
-            passed=False,
-            severity="warn",
-            summary=f"The state cannot be read ({error}); see checkpoint_sound.",
-            evaluated=False,
-        )
+        return unevaluated(NAME, f"The state cannot be read ({error}); see checkpoint_sound.")
     growth = _growth(context, rows)
     over = _over_bounds(context.bounds.state, rows, size, growth, layout.snapshot_age)
     severity: Severity = "error" if layout.faults else "warn"

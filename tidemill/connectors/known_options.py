@@ -61,6 +61,11 @@ _LIMITS = {
 """Options that are arguments of our sources, each with the argument."""
 
 
+def option_of(options: Mapping[str, str], name: str) -> str:
+    """Return an option in lower case, by its name in lower case; empty where it is not set."""
+    return next((value.lower() for key, value in options.items() if key.lower() == name), "")
+
+
 def known_options(options: Mapping[str, str], known: Iterable[str], *, field: str) -> None:
     """Refuse options that a source does not have, and limits, which are arguments.
 

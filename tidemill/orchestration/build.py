@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from dagster import Definitions, ExecutorDefinition, MetadataValue, in_process_executor
 
 from tidemill.errors import ConfigurationError
+from tidemill.operations.registry import OPERATIONS
 from tidemill.orchestration.alerts.sensor import alert_sensors
 from tidemill.orchestration.assets.assets import checks_job, pipeline_job, streaming_resources
 from tidemill.orchestration.assets.translator import StreamTranslator, external_assets
 from tidemill.orchestration.automation.sensors import backlog_sensor, schedules
 from tidemill.orchestration.jobs.backfill_partitions import PartitionedBackfills
-from tidemill.orchestration.jobs.operation_job import maintenance_schedule, operation_jobs
+from tidemill.orchestration.jobs.operation_job import maintenance_schedule, operation_job
 from tidemill.orchestration.location import CodeLocation
 from tidemill.target.resolve import ResolvedTarget, resolve
 from tidemill.target.target import did_you_mean
@@ -116,7 +117,10 @@ def _definitions(
         + [
             job
             for pipeline in pipelines
-            for job in operation_jobs(pipeline, keys_of[pipeline.name], target=target, prefix=prefix)
+            for job in (
+                operation_job(spec, pipeline, keys_of[pipeline.name], target=target, prefix=prefix)
+                for spec in OPERATIONS.values()
+            )
         ]
         + list(partitioned.jobs),
         sensors=[

@@ -14,6 +14,7 @@ from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
 from tidemill.storage.store import Store
 from tidemill.tables.commit_counts import rows_ignored, rows_written
+from tidemill.text.durations import iso_of
 
 # Stateful operators that count late rows one by one; an aggregation counts groups after a partial aggregation.
 _COUNTS_ROWS = ("dedup", "symmetricHashJoin", "flatMapGroups", "transformWithState", "applyInPandas")
@@ -71,7 +72,7 @@ def batch_record(
         run_id=origin.run_id,
         generation=origin.generation,
         query_id=origin.query_id,
-        started_at=live.get("timestamp") or iso(offsets.timestamp_ms),
+        started_at=live.get("timestamp") or iso_of(offsets.timestamp_ms) or "",
         milliseconds=dict(live.get("durationMs") or {}),
         rows_read=_rows_read(live) if rows_read is None else rows_read,
         rows_written=rows_written(commit, metadata) if commit else None,
@@ -113,11 +114,6 @@ def plain_offsets(entry: OffsetEntry) -> dict[str, object]:
         source.name or str(source.index): None if source.raw is None else json.loads(source.raw)
         for source in entry.sources
     }
-
-
-def iso(milliseconds: int) -> str:
-    """Return a time in milliseconds since the epoch as ISO-8601 UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _rows_read(progress: Mapping[str, Any]) -> int | None:

@@ -55,7 +55,7 @@ class lazy(Generic[Owner, Value]):  # noqa: N801 - a decorator
         return value
 
 
-_KEY = "pins.json"
+_PINS = "pins.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,6 @@ class Pins:
 
     first_batch: int
     versions: dict[str, int]
-
-
-def read_pins(files: Store) -> Pins | None:
-    """Return the pins of the run before; None where there are none."""
-    try:
-        return Pins(**json.loads(files.read(_KEY)))
-    except FileNotFoundError:
-        return None
-
-
-def write_pins(files: Store, pins: Pins) -> None:
-    """Write the pins of this run."""
-    files.replace(_KEY, json.dumps(asdict(pins)).encode())
 
 
 FIRST_GENERATION = 1
@@ -239,11 +226,14 @@ class StreamRecords:
 
     def pins(self) -> Pins | None:
         """Return the pinned versions of the last run; None where there are none."""
-        return read_pins(self.control)
+        try:
+            return Pins(**json.loads(self.control.read(_PINS)))
+        except FileNotFoundError:
+            return None
 
     def write_pins(self, pins: Pins) -> None:
         """Write the pinned versions of this run."""
-        write_pins(self.control, pins)
+        self.control.replace(_PINS, json.dumps(asdict(pins)).encode())
 
     def counts(self, generation: int, batch_id: int, query_id: str) -> BatchCounts | None:
         """Return the counts of a feed's batch; None where they are not recorded, or no longer."""

@@ -164,7 +164,8 @@ def resolve(
     entry = _entry(name, name_origin, config)
     _require_variables(entry, lake=lake is None, feeds=landing is None and kafka is None)
 
-    origins = {**entry.origins, "target": name_origin, "config": _config_origin(environ)}
+    config_origin = "environment TIDEMILL_CONFIG" if environ.get("TIDEMILL_CONFIG") else "found upwards"
+    origins = {**entry.origins, "target": name_origin, "config": config_origin}
     clusters, feeds = dict(entry.clusters), entry.feeds
     default_binding: Path | KafkaCluster | None = entry.landing
     if landing is not None:
@@ -245,7 +246,3 @@ def _lake_of(name: str, entry: TargetConfig, root: Path) -> Lake:
 
 def _lake(address: str | Path, root: Path) -> Lake:
     return Lake.at(local_path(address, field="The lake", root=root))
-
-
-def _config_origin(environ: Mapping[str, str]) -> str:
-    return "environment TIDEMILL_CONFIG" if environ.get("TIDEMILL_CONFIG") else "found upwards"

@@ -37,6 +37,13 @@ def parse_duration(value: str | timedelta, *, field: str) -> timedelta:
     return total
 
 
+def iso_of(milliseconds: int | None) -> str | None:
+    """Return a time in milliseconds since the epoch as ISO-8601 in UTC, for programs; None for none."""
+    if milliseconds is None:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
 def format_duration(length: timedelta) -> str:
     """Return a timedelta as `parse_duration` reads it: `1 day 12 hours`; exact to the millisecond."""
     left = length // timedelta(milliseconds=1)

@@ -16,7 +16,7 @@ from tidemill.cli.shared.output import (
     print_report,
     progress_console,
 )
-from tidemill.cli.shared.target_flags import StreamFlags, TargetFlags, all_streams, target_flags
+from tidemill.cli.shared.target_flags import StreamFlags, TargetFlags, selected, target_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,7 +128,7 @@ def run_operation(spec: "OperationSpec", flags: ChangeFlags, given: dict[str, An
         work = spec.work(
             target,
             engine,
-            all_streams(target),
+            selected(target, ()),
             selection,
             exclude=exclude,
             downstream=isinstance(flags, ReplayFlags) and flags.downstream,

@@ -1,8 +1,8 @@
 """The output of `tidemill checkpoint` for people: tables, findings and differences."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemill.cli.shared.output import new_table, output_console
 from tidemill.text.plurals import pluralize
@@ -13,25 +13,26 @@ if TYPE_CHECKING:
     from tidemill.checkpoint import BatchHistory, Difference, Inspection, OperatorView
     from tidemill.checkpoint.verify import Verdict
 
+T = TypeVar("T")
 _COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def show_inspections(inspections: "Sequence[Inspection]") -> None:
     """Print the contents of each checkpoint and what its next start does."""
-    console = output_console()
-    for number, inspection in enumerate(inspections):
-        if number:
-            console.print()
-        _show_inspection(console, inspection)
+    _show_each(inspections, _show_inspection)
 
 
 def show_verdicts(verdicts: "Sequence[Verdict]") -> None:
     """Print the findings and the verdict of each checkpoint."""
+    _show_each(verdicts, _show_verdict)
+
+
+def _show_each(parts: "Sequence[T]", show: "Callable[[Console, T], None]") -> None:
     console = output_console()
-    for number, verdict in enumerate(verdicts):
+    for number, part in enumerate(parts):
         if number:
             console.print()
-        _show_verdict(console, verdict)
+        show(console, part)
 
 
 def show_history(batches: "Sequence[BatchHistory]", measures: Sequence[Mapping[str, Any]]) -> None:

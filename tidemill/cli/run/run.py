@@ -14,6 +14,7 @@ from tidemill.cli.run.check import COLORS, check_document
 from tidemill.cli.shared.interrupt import exit_interrupted, interruptible
 from tidemill.cli.shared.output import EXIT_PROBLEM, print_json, progress_console
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
+from tidemill.text.durations import iso_of
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -239,8 +240,6 @@ def as_document(result: "StreamResult", checks: "Sequence[CheckResult] | None" =
     Args:
         checks: The results of the stream's checks; None where the run did not evaluate them.
     """
-    from tidemill.records.ledger_line import iso
-
     error = result.error
     return {
         "stream": str(result.stream),
@@ -252,7 +251,7 @@ def as_document(result: "StreamResult", checks: "Sequence[CheckResult] | None" =
         "rows_quarantined": result.total("rows_quarantined"),
         "rows_dropped": result.total("rows_dropped"),
         "late": {"count": result.late.count, "unit": result.late.unit},
-        "watermark": None if result.watermark_ms is None else iso(result.watermark_ms),
+        "watermark": iso_of(result.watermark_ms),
         "seconds": result.seconds,
         "table_version": result.table_version,
         "warnings": list(result.warnings),

@@ -11,6 +11,7 @@ from tidemill.cli.shared.output import (
     print_report,
 )
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
+from tidemill.text.durations import iso_of
 from tidemill.text.plurals import pluralize
 from tidemill.text.report import Column, Report, Row
 
@@ -95,7 +96,7 @@ def _item(status: "Status") -> dict[str, Any]:
         "reason": " ".join(status.reasons),
         "backlog": _backlog(status),
         "running_batch": status.running_batch,
-        "watermark": _watermark(status),
+        "watermark": iso_of(status.watermark_ms),
         "last_batch": status.last_batch,
         "last_run_at": status.last_run_at,
         "generation": status.generation,
@@ -120,12 +121,6 @@ def _backlog(status: "Status") -> dict[str, Any] | None:
         "bytes": None if amount is None else amount.bytes,
         "oldest_at": None if oldest is None else oldest.isoformat(timespec="seconds"),
     }
-
-
-def _watermark(status: "Status") -> str | None:
-    from tidemill.records.ledger_line import iso
-
-    return None if status.watermark_ms is None else iso(status.watermark_ms)
 
 
 def _print_problems(statuses: "Sequence[Status]") -> None:

@@ -122,11 +122,6 @@ def selected(
     return select(streams, selection, exclude)
 
 
-def all_streams(target: "ResolvedTarget") -> "tuple[Stream, ...]":
-    """Return the streams of all pipelines of a target that can be loaded, in dependency order."""
-    return selected(target, ())
-
-
 def target_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the parameter that is a `TargetFlags` in a command's signature by one parameter per flag."""
     hints = get_type_hints(command, include_extras=True)

@@ -18,6 +18,7 @@ from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.delta.rows import bytes_added, rows_added
+from tidemill.connectors.known_options import option_of
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import DataLossError, DefinitionError, TerminalError
 from tidemill.storage.table_ref import TableRef
@@ -80,10 +81,6 @@ class TableReading:
     accepted: Collection[int] = ()
     snapshot: bool = False
 
-    def option(self, name: str) -> str:
-        """Return an option in lower case; empty where it is not set."""
-        return next((value.lower() for key, value in self.options.items() if key.lower() == name), "")
-
 
 @dataclass(frozen=True, slots=True)
 class _Log:
@@ -133,7 +130,7 @@ def waiting_versions(
             f"snapshot {at.version}",
             head=f"version {log.head}",
         )
-    _check_continues(log, at, what, tolerant=reading.option("failondataloss") == "false")
+    _check_continues(log, at, what, tolerant=option_of(reading.options, "failondataloss") == "false")
     # A version of which the reader has read a file was not without data.
     following = [version for version in log.written if version > at.version - (at.index < 0)]
     return _from(log, at.version, at.index, reading) or _without_data(log, following)
@@ -152,7 +149,7 @@ def _log(table: TableRef, what: str, first: int) -> _Log:
 
 
 def _before_the_first_batch(log: _Log, reading: TableReading) -> Backlog:
-    start = reading.option("startingversion")
+    start = option_of(reading.options, "startingversion")
     if start or (not reading.snapshot and 0 in log.written):
         return _from(log, int(start) if start.isdigit() else 0, -1, reading)
     # The snapshot may have no row that the log still shows, or none of those that it shows.
@@ -222,12 +219,12 @@ def _has_unread_files(table: TableRef, version: int, read: int, reading: TableRe
             return True  # a commit of many files is long, and its start is often enough
     if reading.changes:
         return (changes or (0 if no_row_merged else adds + removes)) > read
-    if not removes or reading.option("ignorechanges") == "true":
+    if not removes or option_of(reading.options, "ignorechanges") == "true":
         return adds > read
-    if reading.option("skipchangecommits") == "true":
+    if option_of(reading.options, "skipchangecommits") == "true":
         return False
     # Anything else makes Spark stop with an error, which a run has to show.
-    return adds > 0 or reading.option("ignoredeletes") != "true"
+    return adds > 0 or option_of(reading.options, "ignoredeletes") != "true"
 
 
 def _is_data(file: dict[str, Any] | None) -> bool:

@@ -7,7 +7,6 @@ The listing is Spark's (`InMemoryFileIndex`, `HadoopFSUtils.shouldFilterOutPathN
 
 # `Path` costs several times as much per name as `os` does, and there may be hundreds of thousands.
 # ruff: noqa: PTH100, PTH111, PTH113, PTH116, PTH119, PTH207
-
 import glob
 import os
 import re
@@ -25,6 +24,7 @@ from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
 from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.files.position import FilePosition
+from tidemill.connectors.known_options import option_of
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import TerminalError
 from tidemill.storage.store import Entry, Store
@@ -126,11 +126,11 @@ def waiting_files(
             would read other files twice.
         CheckpointFormatError: The source's log is damaged.
     """
-    chosen = {key.lower(): value for key, value in (options or {}).items()}
+    options = options or {}
     if "://" in plain_path(path):
         return Backlog(1, "unknown", f"{path} cannot be listed without Spark")
     try:
-        present = listed_files(path, options or {})
+        present = listed_files(path, options)
     except FileNotFoundError as error:
         raise TerminalError(
             f"{what}: there is no folder {error.filename}.",
@@ -152,7 +152,7 @@ def waiting_files(
         for entry, count in part.counts.items()
         if position is None or entry > position.entry
     )
-    if chosen.get("filenameonly", "").lower() == "true":
+    if option_of(options, "filenameonly") == "true":
         names = {os.path.basename(path) for part in logged for path in part.paths}
         new = [path for path in present if os.path.basename(path) not in names]
     else:

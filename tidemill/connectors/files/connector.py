@@ -23,6 +23,7 @@ from tidemill.connectors.files.backlog import (
 from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.files.span import files_span, missing_files, missing_paths
+from tidemill.connectors.known_options import option_of
 from tidemill.errors import TerminalError
 from tidemill.text.plurals import pluralize
 
@@ -73,8 +74,7 @@ class FileConnector(Connector[FileSource]):
     ) -> tuple[str, ...]:
         """Return the files of a batch that are missing, unless the source is declared to leave them out."""
         last, first = FilePosition.of(planned), FilePosition.of(reading.offset)
-        options = {key.lower(): value.lower() for key, value in source.options.items()}
-        if last is None or options.get("ignoremissingfiles") == "true":
+        if last is None or option_of(source.options, "ignoremissingfiles") == "true":
             return ()
         relocation = relocation_of(reading.record.binding, now)
         files = logged_files(reading.checkpoint, reading.name)

@@ -16,6 +16,7 @@ from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.kafka.client import Client, Partition, Topic, client_of
 from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.known_options import option_of
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import DataLossError, TerminalError, TidemillError
 from tidemill.storage.store import Store
@@ -134,7 +135,7 @@ def offsets_now(
 
 def committed_only(source: KafkaSource, cluster: KafkaCluster) -> bool:
     """Return whether a source reads up to the last committed transaction."""
-    return (source.option("kafka.isolation.level") or cluster.isolation_level) == "read_committed"
+    return (option_of(source.options, "kafka.isolation.level") or cluster.isolation_level) == "read_committed"
 
 
 def initial_offsets(checkpoint: Store | None, name: str) -> TopicPosition | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.known_options import KAFKA_OPTIONS, known_options
+from tidemill.connectors.known_options import KAFKA_OPTIONS, known_options, option_of
 from tidemill.definitions.source import Source, positive
 from tidemill.errors import DefinitionError
 from tidemill.target.secret import is_secret
@@ -76,11 +76,7 @@ class KafkaSource(Source):
     @property
     def fails_on_data_loss(self) -> bool:
         """Whether messages, or a topic, that are missing are an error."""
-        return self.option("failondataloss") != "false"
-
-    def option(self, name: str) -> str:
-        """Return an option in lower case, by its name in lower case; empty where it is not set."""
-        return next((value.lower() for key, value in self.options.items() if key.lower() == name), "")
+        return option_of(self.options, "failondataloss") != "false"
 
     def describe(self) -> str:
         """Return the topics and the cluster."""

@@ -71,7 +71,7 @@ def _serve(
 ) -> None:
     from tidemill.engines.warm.sessions import ConnectSessions
 
-    jvm = _jvm_of(spark)
+    jvm: Any = spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - it has no public name
     sessions = ConnectSessions(spark)
     clients = Clients(token, home.attached, sessions)
     clients.set_idle_timeout(idle_timeout)
@@ -111,10 +111,6 @@ def _forget_finished(sessions: "ConnectSessions", clients: Clients) -> None:
     """Keep the heap free of finished queries; a thread, because a JVM that ends may never answer."""
     while not clients.stopping.wait(FORGET_SECONDS):
         sessions.forget_finished()
-
-
-def _jvm_of(spark: "SparkSession") -> Any:
-    return spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - it has no public name
 
 
 def _log_without(token: str, log: Path) -> None:

@@ -69,10 +69,6 @@ def rebind(
 _Plan = tuple[tuple[str, ...], Callable[[], None]]
 
 
-def _no_edit() -> None:
-    """Leave the checkpoint as it is."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Rebinding:
     """A source's way from one binding to another; each plan is its effects, and the edit of the checkpoint."""
@@ -89,7 +85,7 @@ class _Rebinding:
         snapshot = self.subject.snapshot
         offset = snapshot.tail.planned(self.name)
         if offset is None or offset.raw is None:
-            return ("Nothing of the source was read so far.",), _no_edit
+            return ("Nothing of the source was read so far.",), lambda: None
         connector, bound = resolved(self.source, self.target)
         reading = Reading(
             target=self.target,

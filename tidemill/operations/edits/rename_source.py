@@ -3,7 +3,6 @@
 The same command continues a source that was removed in an earlier run, from where the stream stopped reading it.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -104,12 +103,9 @@ def _apply(
     subject.writer.change_offsets(renamed)
     if old != new:
         subject.writer.archive_source(old)
-    subject.record(_with_name(subject.sources, old, new))
-
-
-def _with_name(sources: Mapping[str, SourceRecord], old: str, new: str) -> dict[str, SourceRecord]:
-    record = replace(sources.get(old, SourceRecord()), stopped_at=None, accepted_as_new=False)
-    return {name: other for name, other in sources.items() if name != old} | {new: record}
+    record = replace(subject.sources.get(old, SourceRecord()), stopped_at=None, accepted_as_new=False)
+    others = {name: other for name, other in subject.sources.items() if name != old}
+    subject.record(others | {new: record})
 
 
 RENAME_SOURCE = OperationSpec(

@@ -83,10 +83,11 @@ def version_before_replays(records: StreamRecords, restored: int) -> int | None:
     Args:
         restored: The version of the main table that is restored.
     """
+    replays = {operation.id for operation in records.operations() if operation.kind == "replay"}
     taken_back = {
         metadata["operation"]
         for commit in records.table().log.commits(restored + 1)
-        if (metadata := commit_metadata(commit)).get("operation") in _replays(records)
+        if (metadata := commit_metadata(commit)).get("operation") in replays
     }
     path = records.table("quarantine")
     for version in path.log.versions() if taken_back else ():
@@ -94,10 +95,6 @@ def version_before_replays(records: StreamRecords, restored: int) -> int | None:
         if commit is not None and commit_metadata(commit).get("operation") in taken_back:
             return version - 1
     return None
-
-
-def _replays(records: StreamRecords) -> set[str]:
-    return {operation.id for operation in records.operations() if operation.kind == "replay"}
 
 
 def missing_files(table: TableRef, version: int) -> list[str] | None:

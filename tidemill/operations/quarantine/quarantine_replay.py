@@ -11,7 +11,7 @@ Only records of committed batches are validated: a batch that must be repeated r
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +147,7 @@ class _Replaying:
             sink.check(self._records.sink_context(sink.name), built.output)
         if lease is None:
             verdict = verdict_of(rows)
-            return self._replay(verdict, effects_of(self.stream, verdict, readers))
+            return Replay.of(self.stream.name, verdict, effects=effects_of(self.stream, verdict, readers))
         record_jvm(lease, self.engine, self._spark)
         operation = REPLAY.begin(self.stream.name, {}, decided)
         self._clean()
@@ -155,21 +155,17 @@ class _Replaying:
         written.write(rows).save()
         staged = written.read(self._spark)
         verdict = verdict_of(staged)
-        replay = self._replay(verdict, effects_of(self.stream, verdict, readers), operation)
+        effects = effects_of(self.stream, verdict, readers)
+        replay = Replay.of(self.stream.name, verdict, effects=effects, operation=operation.id)
         if not replay.changes:
             self._clean()
-            return self._replay(verdict, replay.effects)
+            return Replay.of(self.stream.name, verdict, effects=effects)
         metadata = (
             write_output(self.stream, self.feed, staged, self._staged_table(operation, _OUTPUT))
             if verdict.passed
             else {}
         )
-        decided["verdict"] = {
-            "records": verdict.records,
-            "passed": verdict.passed,
-            "changed": verdict.changed,
-        }
-        decided["verdict"]["by_rule"] = dict(verdict.by_rule)
+        decided["verdict"] = asdict(verdict)
         decided["metadata"] = {"fingerprint": built.fingerprint, "rows_read": verdict.passed, **metadata}
         sinks = self.stream.sinks if verdict.passed else ()
         decided["sinks"] = [sink.name for sink in sinks]
@@ -193,17 +189,7 @@ class _Replaying:
         if lease is not None:
             record_jvm(lease, self.engine, self._spark)
             execute_steps(self._records, operation, self._steps(operation), lease)
-        return self._replay(verdict, effects, operation)
-
-    def _replay(
-        self, verdict: Verdict, effects: tuple[str, ...], operation: Operation | None = None
-    ) -> Replay:
-        return Replay.of(
-            self.stream.name,
-            verdict,
-            operation=None if operation is None else operation.id,
-            effects=effects,
-        )
+        return Replay.of(self.stream.name, verdict, effects=effects, operation=operation.id)
 
     def _staging(self, operation: Operation) -> str:
         return f"{self.target.lake.staging(self.stream.name)}/{operation.id}"

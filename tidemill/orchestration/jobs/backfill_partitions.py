@@ -78,7 +78,11 @@ class PartitionedBackfills:
         assets, jobs = [], []
         streams = [stream for pipeline in pipelines for stream in pipeline if stream.name in keys]
         for every, partitions in _partitions(streams).items():
-            with_days = {stream.name: stream for stream in streams if _every(stream) == every}
+            with_days = {
+                stream.name: stream
+                for stream in streams
+                if stream.backfill_by and stream.backfill_by.every == every
+            }
             replays = {name: keys[name].with_prefix(PREFIX) for name in with_days}
             for pipeline in pipelines:
                 own = [stream for stream in with_days.values() if stream.name.pipeline == pipeline.name]
@@ -87,10 +91,6 @@ class PartitionedBackfills:
                     assets.append(_assets(pipeline, every, specs, keys=keys, replays=replays, prefix=prefix))
                     jobs.append(_job(pipeline, every, [spec.key for spec in specs], target, prefix))
         return cls(tuple(assets), tuple(jobs))
-
-
-def _every(stream: "Stream") -> "Every | None":
-    return None if stream.backfill_by is None else stream.backfill_by.every
 
 
 def _partitions(streams: "Iterable[Stream]") -> "dict[Every, Partitions]":

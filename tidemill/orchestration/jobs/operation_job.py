@@ -28,7 +28,6 @@ from dagster import (
 )
 
 from tidemill.errors import LeaseHeldError, TidemillError
-from tidemill.operations.registry import OPERATIONS
 from tidemill.orchestration.automation.run_tags import job_tags
 from tidemill.orchestration.spark_resource import SparkResource
 from tidemill.records.stream_records import StreamRecords
@@ -61,13 +60,6 @@ class Done:
     stream: "StreamName"
     summary: str
     metadata: Mapping[str, int | str] | None
-
-
-def operation_jobs(
-    pipeline: "Pipeline", keys: Keys, *, target: "Target | None" = None, prefix: str = ""
-) -> list[JobDefinition]:
-    """Return a job `<pipeline>__<operation>` for each operation, which does what the command does."""
-    return [operation_job(spec, pipeline, keys, target=target, prefix=prefix) for spec in OPERATIONS.values()]
 
 
 def operation_job(

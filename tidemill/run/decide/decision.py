@@ -15,7 +15,6 @@ from tidemill.connectors.registry import backlog_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.options import pinned_differences
 from tidemill.plans.operators import have_timers
-from tidemill.records.ledger_line import iso
 from tidemill.records.manifest import Manifest, first_manifest
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.decide import sources as source_records
@@ -23,6 +22,7 @@ from tidemill.run.decide.preconditions import check
 from tidemill.run.decide.watermark import watermark_to_continue
 from tidemill.run.tables.versions import check_read_commits
 from tidemill.target.target import Target
+from tidemill.text.durations import iso_of
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -136,7 +136,7 @@ class RunDecision:
         if start.kind == "no_data_batch":
             reasons.append(f"no-data batch {start.batch_id} is pending")
         if (watermark_ms := self._watermark_to_continue) is not None:
-            reasons.append(f"the watermark moves to {iso(watermark_ms)}")
+            reasons.append(f"the watermark moves to {iso_of(watermark_ms)}")
         if self.timers_are_due:
             reasons.append("timers may be due")
         return tuple(reasons)

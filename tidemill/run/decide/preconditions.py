@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import has_checkpoint
 from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, verify
+from tidemill.checkpoint.verify.findings import Finding
 from tidemill.connectors.registry import recognizer
 from tidemill.errors import CheckpointError, TerminalError
 from tidemill.records.manifest import Manifest
@@ -11,6 +12,7 @@ from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import Snapshot
 
 if TYPE_CHECKING:
+    from tidemill.checkpoint.verify.verification import Verdict
     from tidemill.definitions.stream import Stream
 
 
@@ -32,7 +34,9 @@ def check_records(stream: "Stream", snapshot: Snapshot) -> None:
 
     Whether the checkpoint itself is sound is not checked here.
     """
-    _check_operation(stream, snapshot)
+    operation = snapshot.records.operation()
+    if operation is not None and operation.publishing:  # it was killed between two steps
+        raise unfinished_error(operation, stream.name)
     if snapshot.manifest is None:
         _check_untouched(stream, snapshot)
         return
@@ -63,13 +67,6 @@ def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
             fix="restore the control and checkpoint folders from a backup, or move the table away.",
             code="records-missing",
         )
-
-
-def _check_operation(stream: "Stream", snapshot: Snapshot) -> None:
-    """Refuse a run between two steps of an operation that was killed."""
-    operation = snapshot.records.operation()
-    if operation is not None and operation.publishing:
-        raise unfinished_error(operation, stream.name)
 
 
 def _check_query_id(stream: "Stream", snapshot: Snapshot) -> None:
@@ -125,19 +122,25 @@ def _check_output_mode(stream: "Stream", snapshot: Snapshot, manifest: Manifest)
     )
 
 
+def quick_verdict(snapshot: Snapshot) -> "Verdict":
+    """Verify what a start needs of a checkpoint, also against the main table."""
+    table = snapshot.main_table
+    batch = None if table is None else table.newest_batch
+    return verify(
+        snapshot.checkpoint, level="quick", recognize=recognizer(snapshot.sources), sink_batch=batch
+    )
+
+
+def stops_a_run(finding: Finding) -> bool:
+    """Return whether a run would not start with a finding."""
+    return finding.severity == "error" and finding.code != UNPINNED_PARTITIONS
+
+
 def _check_checkpoint(stream: "Stream", snapshot: Snapshot) -> None:
-    """Judge the checkpoint, also against the main table: `verify` is where that is decided."""
     if snapshot.tail.query_id is None:
         return
-    table = snapshot.main_table
-    verdict = verify(
-        snapshot.checkpoint,
-        level="quick",
-        recognize=recognizer(snapshot.sources),
-        sink_batch=None if table is None else table.newest_batch,
-    )
-    for finding in verdict.findings:
-        if finding.severity == "error" and finding.code != UNPINNED_PARTITIONS:
+    for finding in quick_verdict(snapshot).findings:
+        if stops_a_run(finding):
             raise CheckpointError(
                 f"its checkpoint is not sound: {finding.what} ({finding.where}, {finding.code}).",
                 stream=stream.name,

@@ -67,7 +67,10 @@ def status_of(stream: "Stream", target: "Target") -> Status:
         status = _recorded(status, snapshot)
         decision = decide(stream, target, snapshot)
     except TidemillError as error:
-        status = replace(status, state=_faulty(status, error), reasons=[str(error)])
+        state: State = "never_run" if status.generation is None else "failed"
+        if isinstance(error, CheckpointError):
+            state = "corrupt"
+        status = replace(status, state=state, reasons=[str(error)])
     else:
         waiting = [backlog for backlog in decision.backlog.values() if backlog]
         status = replace(
@@ -136,10 +139,3 @@ def _recorded(status: Status, snapshot: Snapshot) -> Status:
         watermark_ms=snapshot.next_watermark_ms,
         state_rows=None if newest is None else newest.state_rows,
     )
-
-
-def _faulty(status: Status, error: TidemillError) -> State:
-    """Return the state of a stream that could not be read to the end."""
-    if isinstance(error, CheckpointError):
-        return "corrupt"
-    return "never_run" if status.generation is None else "failed"

@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
@@ -82,24 +82,17 @@ class Live:
         """Record that a stream begins a phase."""
         with self._lock:
             before = self._streams.get(stream, LiveStream(stream=stream, phase=phase))
-            self._streams[stream] = LiveStream(
-                stream=stream,
-                phase=phase,
-                batches=before.batches,
-                expected_batches=expected_batches,
-                rows_read=before.rows_read,
-            )
+            now = replace(before, phase=phase, expected_batches=expected_batches, seconds=0.0)
+            self._streams[stream] = now
             self._started[stream] = time.monotonic()
 
     def add(self, stream: "StreamName", *, batches: int, rows_read: int) -> None:
         """Record batches that have ended."""
         with self._lock:
             before = self._streams[stream]
-            self._streams[stream] = LiveStream(
-                stream=stream,
-                phase=before.phase,
+            self._streams[stream] = replace(
+                before,
                 batches=before.batches + batches,
-                expected_batches=before.expected_batches,
                 rows_read=before.rows_read + rows_read,
                 seconds=time.monotonic() - self._started[stream],
             )
