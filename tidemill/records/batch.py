@@ -23,7 +23,29 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRecord:
+class BatchCounts:
+    """What a batch counted; None where it did not.
+
+    Attributes:
+        rows_read: Rows that entered the function; of a feed its records, those in quarantine included.
+        rows_blank: Lines of a feed that are no records, and are not among those read: blank ones, and headers.
+        rows_quarantined: Records that went to quarantine.
+        rows_out: Rows that left the function, where the stream has expectations.
+        rows_dropped: Rows left out by expectations.
+        violations: Violations by expectation.
+    """
+
+    query_id: str
+    rows_read: int | None = None
+    rows_blank: int | None = None
+    rows_quarantined: int | None = None
+    rows_out: int | None = None
+    rows_dropped: int | None = None
+    violations: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord(BatchCounts):
     """One micro-batch: a line of the ledger.
 
     Numbers are None where a batch was reconstructed after a kill and no file has them any more.
@@ -33,17 +55,11 @@ class BatchRecord:
         run_id: The run that executed it.
         started_at: ISO-8601 UTC.
         milliseconds: By phase, in Spark's words (`addBatch`, `walCommit`, ...), `triggerExecution` in total.
-        rows_read: Rows that entered the function; of a feed its records, those in quarantine included.
         rows_written: Rows of the main table's commit; of a merge those inserted, updated or removed, where a row that
             is replaced by its tombstone counts once.
         rows_ignored: Changes that a merge with `sequence_by` ignored because their sequence was not new: not higher
             than that of the row in the table (`scd_type=1`), or one that the key has already (`scd_type=2`). A
             change that a newer one in the same batch replaces is not counted. None for other sinks.
-        rows_quarantined: Records that went to quarantine.
-        rows_blank: Lines of a feed that are no records, and are not among those read: blank ones, and headers.
-        rows_out: Rows that left the function, where the stream has expectations.
-        rows_dropped: Rows left out by expectations.
-        violations: Violations by expectation.
         late: Input behind the watermark.
         start_offsets: Where each source began, by source name, in Spark's own JSON.
         end_offsets: Where each source ended.
@@ -61,17 +77,10 @@ class BatchRecord:
     batch_id: int
     run_id: str
     generation: int
-    query_id: str
     started_at: str
     milliseconds: Mapping[str, int] = field(default_factory=dict)
-    rows_read: int | None = None
     rows_written: int | None = None
     rows_ignored: int | None = None
-    rows_quarantined: int | None = None
-    rows_blank: int | None = None
-    rows_out: int | None = None
-    rows_dropped: int | None = None
-    violations: Mapping[str, int] = field(default_factory=dict)
     late: Late | None = None
     start_offsets: Mapping[str, object] = field(default_factory=dict)
     end_offsets: Mapping[str, object] = field(default_factory=dict)
@@ -88,28 +97,6 @@ class BatchRecord:
 
 _FOLDER = "counts"
 _COUNTS = re.compile(rf"{_FOLDER}/([0-9]+)/([0-9]+)\.json", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchCounts:
-    """What a batch of a feed counted; None where it did not.
-
-    Attributes:
-        rows_read: Records.
-        rows_blank: Lines that are no records.
-        rows_quarantined: Records that went to quarantine.
-        rows_out: Rows that left the function, where the stream has expectations.
-        rows_dropped: Rows left out by expectations.
-        violations: Violations by expectation.
-    """
-
-    query_id: str
-    rows_read: int | None = None
-    rows_blank: int | None = None
-    rows_quarantined: int | None = None
-    rows_out: int | None = None
-    rows_dropped: int | None = None
-    violations: dict[str, int] = field(default_factory=dict)
 
 
 def read_counts(files: Store, generation: int, batch_id: int, query_id: str) -> BatchCounts | None:

@@ -215,17 +215,13 @@ def replay_range(
 ) -> Change:
     """Replay a range of a stream; a stream whose ranges cannot be computed alone is rebuilt.
 
+    All other arguments are those of `backfill`.
+
     Args:
-        begin: The first value of `backfill_by` that is replaced.
-        end: The first value that is not.
         run_id: The id of the run in which a reader reads on.
         selected: The streams that were selected themselves. A reader of them without `backfill_by` is rebuilt.
         lookback: How much of the sources is read before and after the range, for the streams that were selected
             themselves; the others have their own.
-        allow_missing: Whether to continue where sources no longer have everything.
-        keep_staging: Whether the computed tables are kept.
-        readers: The streams that may read its table and are not replayed, which the plan names.
-        publish: Whether its table changes; otherwise it is computed and compared.
 
     Raises:
         TidemillError: As `backfill` and `rebuild` do.

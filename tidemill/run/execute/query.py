@@ -22,10 +22,9 @@ from tidemill.definitions.columns import (
     refuse_reserved,
 )
 from tidemill.errors import TerminalError
-from tidemill.plans.lineage import Lineage, lineage_of
+from tidemill.plans.lineage import Lineage, lineage_of, watermarks_in
 from tidemill.plans.operators import operators_of, with_types
 from tidemill.plans.plan_tree import parse_plan, reads_all
-from tidemill.plans.watermarks import watermarks_in
 from tidemill.records.manifest import StatefulOperator
 from tidemill.run.batch.validation_rules import is_repeatable, uses_time_of_batch
 from tidemill.run.batch.writer import batch_column
