@@ -5,6 +5,7 @@ from datetime import date
 from typing import Literal, get_args
 
 from tidemill.errors import DefinitionError
+from tidemill.text.names import valid_choice
 
 Every = Literal["day", "hour"]
 
@@ -29,10 +30,8 @@ class BackfillBy:
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:
             raise DefinitionError(f"backfill_by is {self.column!r}: name a column of the table.")
-        if self.every is not None and self.every not in get_args(Every):
-            raise DefinitionError(
-                f"BackfillBy: every is {self.every!r}; use one of {', '.join(get_args(Every))}."
-            )
+        if self.every is not None:
+            valid_choice(self.every, get_args(Every), field="BackfillBy: every")
         if (self.every is None) != (self.since is None):
             raise DefinitionError(
                 "BackfillBy: give both every= and since=, or none of them.", code="arguments-conflict"

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from tidemill.definitions.source import positive
 from tidemill.errors import DefinitionError
 from tidemill.text.durations import parse_duration
-from tidemill.text.names import RESERVED_RULES
+from tidemill.text.names import RESERVED_RULES, valid_choice
 
 Severity = Literal["warn", "error"]
 """How serious a failed check is."""
@@ -91,10 +91,7 @@ class Checks:
             raise DefinitionError(f"Checks: state is {self.state!r}; use StateBounds(...).")
         _members(self.severity, sorted(RESERVED_RULES), field="Checks: severity")
         for check, severity in self.severity.items():
-            if severity not in get_args(Severity):
-                raise DefinitionError(
-                    f"Checks: severity[{check!r}] is {severity!r}; use one of {', '.join(get_args(Severity))}."
-                )
+            valid_choice(severity, get_args(Severity), field=f"Checks: severity[{check!r}]")
 
 
 def length(value: timedelta | str | None) -> timedelta | None:

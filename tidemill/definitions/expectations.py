@@ -7,8 +7,7 @@ text that is no number, a division by zero), is violated: one row cannot stop a 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tidemill.errors import DefinitionError
-from tidemill.text.names import valid_rule_name
+from tidemill.text.names import valid_choice, valid_rule_name
 from tidemill.text.sql_parsing import valid_condition
 
 OnViolation = Literal["warn", "drop", "fail"]
@@ -33,8 +32,5 @@ class Expect:
     def __post_init__(self) -> None:
         valid_rule_name(self.name, field="expectation")
         valid_condition(self.condition, field=f"expectation {self.name!r}: condition")
-        if self.on_violation not in get_args(OnViolation):
-            raise DefinitionError(
-                f"expectation {self.name!r}: on_violation is {self.on_violation!r}; "
-                f"use one of {', '.join(get_args(OnViolation))}."
-            )
+        allowed = get_args(OnViolation)
+        valid_choice(self.on_violation, allowed, field=f"expectation {self.name!r}: on_violation")

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from tidemill.definitions.source import positive
 from tidemill.errors import DefinitionError
 from tidemill.text.durations import parse_duration
+from tidemill.text.names import valid_choice
 
 OutputMode = Literal["append", "update", "complete"]
 StateStore = Literal["rocksdb", "hdfs"]
@@ -51,13 +52,9 @@ class QueryOptions:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for what, value, allowed in (
-            ("output_mode", self.output_mode, get_args(OutputMode)),
-            ("state_store", self.state_store, get_args(StateStore)),
-            ("watermark_policy", self.watermark_policy, get_args(WatermarkPolicy)),
-        ):
-            if value not in allowed:
-                raise DefinitionError(f"QueryOptions: {what} is {value!r}; use one of {', '.join(allowed)}.")
+        valid_choice(self.output_mode, get_args(OutputMode), field="QueryOptions: output_mode")
+        valid_choice(self.state_store, get_args(StateStore), field="QueryOptions: state_store")
+        valid_choice(self.watermark_policy, get_args(WatermarkPolicy), field="QueryOptions: watermark_policy")
         positive(self.shuffle_partitions, field="QueryOptions: shuffle_partitions")
         if self.max_run is not None:
             object.__setattr__(self, "max_run", parse_duration(self.max_run, field="QueryOptions: max_run"))

@@ -12,7 +12,6 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
@@ -21,6 +20,7 @@ import psutil
 
 from tidemill.errors import NOTHING_LOST, ConfigurationError, LeaseHeldError, LeaseLostError
 from tidemill.storage.store import Store
+from tidemill.text.durations import now_iso
 from tidemill.text.names import StreamName
 
 HEARTBEAT_SECONDS = 10.0
@@ -87,7 +87,7 @@ def this_process(run_id: str) -> Holder:
         boot_id=boot_identity(),
         pid=os.getpid(),
         pid_started=psutil.Process().create_time(),
-        since=datetime.now(UTC).isoformat(timespec="seconds"),
+        since=now_iso(),
         heartbeat=time.time(),
     )
 

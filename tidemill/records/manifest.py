@@ -3,13 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import CheckpointError, TerminalError, TidemillError
 from tidemill.records.newest_events import NewestEvents, newest_events_from_json
 from tidemill.storage.store import Store
+from tidemill.text.durations import now_iso
 from tidemill.text.names import StreamName
 
 
@@ -92,7 +92,7 @@ class Generation:
     """
 
     number: int
-    began_at: str
+    began_at: str = field(default_factory=now_iso)
     why: str
     sources: Mapping[str, SourceRecord] = field(default_factory=dict)
     query_id: str | None = None
@@ -172,7 +172,7 @@ class Manifest:
 
     def with_success(self, run_id: str, outcome: str) -> "Manifest":
         """Return the manifest after a run that did not fail."""
-        return replace(self, last_run=LastRun(run_id=run_id, ended_at=_now(), outcome=outcome))
+        return replace(self, last_run=LastRun(run_id=run_id, ended_at=now_iso(), outcome=outcome))
 
     def with_failure(self, run_id: str, error: TidemillError, position: str) -> "Manifest":
         """Return the manifest after a run that failed.
@@ -184,7 +184,7 @@ class Manifest:
         failures = 0 if self.last_run is None else self.last_run.failures
         last_run = LastRun(
             run_id=run_id,
-            ended_at=_now(),
+            ended_at=now_iso(),
             outcome="failed",
             error=str(error),
             transient=error.transient,
@@ -197,11 +197,7 @@ class Manifest:
 
 def first_manifest(sources: Mapping[str, SourceRecord]) -> Manifest:
     """Return the manifest of a stream that has never run."""
-    return Manifest(generations=(Generation(number=1, began_at=_now(), why="first run", sources=sources),))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return Manifest(generations=(Generation(number=1, why="first run", sources=sources),))
 
 
 def read_manifest(files: Store, stream: StreamName) -> Manifest | None:

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from tidemill.errors import CheckpointError, TerminalError
 from tidemill.storage.store import Store
+from tidemill.text.durations import now_iso
 from tidemill.text.names import StreamName
 
 SCHEMA_VERSION = 1
@@ -61,7 +62,7 @@ class Operation:
 
     def ended(self) -> "Operation":
         """Return the operation after its last step."""
-        return replace(self, ended_at=_now())
+        return replace(self, ended_at=now_iso())
 
 
 def new_operation(
@@ -76,7 +77,7 @@ def new_operation(
     """
     name = f"{kind}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
     return Operation(
-        id=name, kind=kind, arguments=arguments, command=command, began_at=_now(), decided=decided
+        id=name, kind=kind, arguments=arguments, command=command, began_at=now_iso(), decided=decided
     )
 
 
@@ -116,7 +117,3 @@ def unfinished_error(operation: Operation, stream: StreamName) -> TerminalError:
         fix=f"finish it: {operation.command}",
         code="operation-not-finished",
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

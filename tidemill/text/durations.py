@@ -37,6 +37,11 @@ def parse_duration(value: str | timedelta, *, field: str) -> timedelta:
     return total
 
 
+def now_iso() -> str:
+    """Return the current time as ISO-8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def iso_of(milliseconds: int | None) -> str | None:
     """Return a time in milliseconds since the epoch as ISO-8601 in UTC, for programs; None for none."""
     if milliseconds is None:

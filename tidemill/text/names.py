@@ -2,6 +2,7 @@
 
 import keyword
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Self
 
@@ -125,6 +126,16 @@ def valid_argument(value: object) -> str:
             code="name-invalid",
         )
     return value
+
+
+def valid_choice(value: object, allowed: Collection[str], *, field: str) -> None:
+    """Refuse a value that is not one of those that are allowed.
+
+    Raises:
+        DefinitionError: With the field, the value and what is allowed.
+    """
+    if value not in allowed:
+        raise DefinitionError(f"{field} is {value!r}; use one of {', '.join(allowed)}.")
 
 
 def sql_identifier(column: str) -> str:

@@ -13,11 +13,12 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Protocol
 from uuid import uuid4
+
+from tidemill.text.durations import now_iso
 
 FIRST_LINE_SECONDS = 10.0
 POLL_SECONDS = 0.2
@@ -113,7 +114,7 @@ class Clients:
         if self.stopping.is_set():
             return {"ok": False, "reason": "stopping"}, None
         name = uuid4().hex
-        since = datetime.now(UTC).isoformat(timespec="seconds")
+        since = now_iso()
         client = Client(name, pid, since, self.attached / name)
         client.file.write_text(f"{pid}\n", encoding="ascii")
         self._clients[name] = client

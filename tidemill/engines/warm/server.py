@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from tidemill.engines.warm.settings import described
 from tidemill.engines.warm.wire import ServerRecord
 from tidemill.target.secret import MASK
 from tidemill.target.server_home import ServerHome
+from tidemill.text.durations import now_iso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +84,7 @@ def _serve(
         jvm_pid=jvm.pid,
         spark_port=sessions.port,
         control_port=server.server_address[1],
-        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        started_at=now_iso(),
         settings=described(confs, token),
     ).write(home)
     Thread(target=_forget_finished, args=(sessions, clients), name="finished queries", daemon=True).start()

@@ -17,6 +17,7 @@ from tidemill.records.check_state import Checked
 from tidemill.records.manifest import AcceptedChange
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.run.tables.guard import append_readings, refused_commits
+from tidemill.text.durations import now_iso
 from tidemill.text.names import StreamName
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def accept_change(stream: "Stream", target: "Target", engine: "Engine", *, dry_r
         )
         if not dry_run:
             accepted = AcceptedChange(
-                accepted_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                accepted_at=now_iso(),
                 last_batch=subject.snapshot.last_commit,
                 differences=tuple(differences),
                 before=active.operators,

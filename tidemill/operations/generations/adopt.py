@@ -10,7 +10,6 @@ stays, and with it the identity of its transactions in the table. The steps, eac
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,7 +211,6 @@ class _Adopting:
         last = _last(tail)
         generation = Generation(
             number=_FIRST,
-            began_at=datetime.now(UTC).isoformat(timespec="seconds"),
             why=f"adopted from {self.checkpoint}",
             query_id=tail.query_id,
             confs=pinned_confs(entry.conf),

@@ -8,7 +8,6 @@ The steps, each of which can be repeated:
 """
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
 
@@ -272,7 +271,6 @@ class _Resetting:
 
 def _reset(manifest: Manifest, operation: Operation) -> Manifest:
     active, decided = manifest.active, operation.decided
-    began = datetime.now(UTC).isoformat(timespec="seconds")
     seeded = bool(decided["offsets"])
     sources = {
         name: SourceRecord(binding=record.binding, accepted_versions=record.accepted_versions)
@@ -281,7 +279,6 @@ def _reset(manifest: Manifest, operation: Operation) -> Manifest:
     }
     generation = Generation(
         number=decided["generation"],
-        began_at=began,
         why=f"reset to {operation.arguments['start']}",
         sources=sources,
         query_id=decided["query_id"] if seeded else None,

@@ -10,7 +10,7 @@ The steps, each of which can be repeated:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -38,7 +38,7 @@ from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.storage.store import Store
-from tidemill.text.durations import flag_time
+from tidemill.text.durations import flag_time, now_iso
 from tidemill.text.names import MAIN_SINK
 from tidemill.text.plurals import pluralize
 
@@ -328,7 +328,7 @@ def _rewound(manifest: Manifest, decided: Mapping[str, Any], newest_events: Newe
         replace(
             active.at(decided["batch"]),
             number=decided["generation"],
-            began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            began_at=now_iso(),
             why=f"rewind to batch {decided['batch']}",
             sources=sources,
             query_id=decided["query_id"],

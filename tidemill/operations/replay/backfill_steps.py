@@ -10,7 +10,6 @@ meantime is computed as well, and the result is published. The steps of the publ
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidemill.connectors.feed import feed_of
@@ -96,7 +95,6 @@ class Backfilling(Staging):
         staged, spans = self.staged, self._spans(entry)
         number = self.operation.decided["generation"]
         if staged.manifest() is None:
-            began = datetime.now(UTC).isoformat(timespec="seconds")
             live = self.records.manifest()
             recorded = {} if live is None else live.active.sources
             firsts = {name: span.first_version for name, span in spans.items()}
@@ -109,7 +107,7 @@ class Backfilling(Staging):
                 for name, source in self.stream.sources.items()
                 if source.streaming
             }
-            generation = Generation(number=number, began_at=began, why=KIND, sources=starts)
+            generation = Generation(number=number, why=KIND, sources=starts)
             staged.write_manifest(Manifest(generations=(generation,)))
         query_id = self.operation.decided["query_id"]
         plan_first_batch(staged.checkpoint(number), self.records.checkpoint(number), entry, query_id, spans)

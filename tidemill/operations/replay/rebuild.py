@@ -11,7 +11,6 @@ publication, each of which can be repeated:
 """
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import CheckpointFormatError
@@ -189,8 +188,7 @@ class _Rebuilding(Staging):
         # What an operation that was given up has left there.
         lake = self.records.lake
         delete_folder(lake.store, f"{lake.checkpoints(self.stream.name)}/{number}")
-        began = datetime.now(UTC).isoformat(timespec="seconds")
-        staged.write_manifest(Manifest(generations=(Generation(number=number, began_at=began, why=KIND),)))
+        staged.write_manifest(Manifest(generations=(Generation(number=number, why=KIND),)))
 
     def _keep_old(self) -> None:
         if not self.operation.arguments["keep_old"]:
