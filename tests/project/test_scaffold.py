@@ -1,5 +1,7 @@
 """What `tidemill init` and `tidemill new` write, without Spark: tests/project/test_wheel.py runs it."""
 
+import ast
+import importlib
 import sys
 import tomllib
 from pathlib import Path
@@ -43,6 +45,19 @@ def test_a_project_has_the_shape_of_this_one_and_no_placeholder_is_left(project)
     assert {path.name for path in ROOT.iterdir()} >= {
         "orchestration", "pipelines", "pyproject.toml", "resources", "tests", CONFIG, "workspace.yaml",
     }  # fmt: skip
+
+
+def test_the_code_of_a_project_imports_what_tidemill_has(project):
+    write_stream(project / CONFIG, StreamName("shop_of_tests", "refunds"))
+    imports = [
+        (node.module, alias.name)
+        for path in project.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tidemill")
+        for alias in node.names
+    ]
+    assert ("tidemill.orchestration", "build_definitions") in imports
+    assert [name for name in imports if not hasattr(importlib.import_module(name[0]), name[1])] == []
 
 
 def test_nothing_is_overwritten(project):
