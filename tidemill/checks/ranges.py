@@ -54,7 +54,7 @@ def _joins(context: "CheckContext", batch: int, end: Offsets, start: Offsets) ->
 
 
 def _passes(context: "CheckContext", name: str, before: object, after: object) -> bool:
-    """Return whether a reader went past commits that a rewind of its upstream took back (run/rewound.py)."""
+    """Return whether a reader went past commits that a rewind of its upstream took back (run/tables/rewound.py)."""
     source = context.stream.sources.get(name)
     one, other = (DeltaPosition.of(_parsed(value)) for value in (before, after))
     if source is None or source.upstream is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Kind = Literal["nothing", "safe", "unknown", "mixes_state", "refused_by_spark"]
 
 _OPERATORS = "operators"
-# Sources have rules of their own (run/source_records.py), and a function of the user may be another one.
+# Sources have rules of their own (run/decide/sources.py), and a function of the user may be another one.
 _SAFE = {"sources", "function"}
 _REFUSED = {_OPERATORS, STATE_TYPES}
 

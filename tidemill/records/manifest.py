@@ -129,7 +129,7 @@ class LastRun:
         outcome: `updated`, `idle` or `failed`.
         error: The error of a failed run, for people.
         transient: Whether a retry can help.
-        position: What the failure depends on (`run/attempts.py`); None for other outcomes.
+        position: What the failure depends on (`run/decide/waiting.py`); None for other outcomes.
         rule: The expectation that stopped a failed run; None where none did.
         failures: How many runs in a row have failed.
     """

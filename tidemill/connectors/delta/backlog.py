@@ -70,7 +70,7 @@ class TableReading:
     Attributes:
         changes: Whether it reads the change data feed.
         options: Options of Delta's streaming source, as declared.
-        guarded: Whether commits that removed rows stop the stream (run/guard.py); Spark itself skips them.
+        guarded: Whether commits that removed rows stop the stream (run/tables/guard.py); Spark itself skips them.
         accepted: Such commits that the user has accepted.
         snapshot: Whether a reader without an offset begins with a snapshot of the table.
     """

@@ -186,7 +186,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
                 rows = rows.where(f"NOT {DELETED}")
         else:
             reader = context.spark.readStream.name(name).format("delta")
-            start = context.starts.get(name, "snapshot")  # run/new_readers.py decides
+            start = context.starts.get(name, "snapshot")  # run/tables/new_readers.py decides
             if start == "snapshot":
                 reader = reader.option("maxFilesPerTrigger", _ONE_BATCH)
             else:
@@ -198,7 +198,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
                 if source.is_merge:
                     rows = _without_tombstones(rows)
             else:
-                # The guard judges commits that removed or changed rows (run/guard.py).
+                # The guard judges commits that removed or changed rows (run/tables/guard.py).
                 rows = reader.option("skipChangeCommits", "true").load(table.uri)
         return rows.drop(*BOOKKEEPING, DELETED)
 

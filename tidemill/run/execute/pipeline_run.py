@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 POLL_SECONDS = 0.2
-# A canceled query has 3 s to stop (run/progress.py); the rest of a run's 5 s is for its lease and for Dagster.
+# A canceled query has 3 s to stop (running_query.py); the rest of a run's 5 s is for its lease and for Dagster.
 CANCEL_SECONDS = 3.5
 
 

@@ -192,7 +192,7 @@ class StreamRun:
             self._repair(spark, confs)
 
     def _pass_restores(self, spark: "SparkSession", confs: dict[str, str]) -> None:
-        """Pass commits that a rewind of an upstream took back: see run/rewound.py."""
+        """Pass commits that a rewind of an upstream took back: see run/tables/rewound.py."""
         while True:
             tail = self._tail()
             detour = next(rewound.detours(self.stream, self.target.lake, self._checkpoint, tail), None)

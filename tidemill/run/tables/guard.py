@@ -64,7 +64,7 @@ def refused_commits(
         begin = 0 if record.start_version is None else record.start_version + 1
         first = begin if offset is None else offset.version
         commits = list(lake.table(upstream).log.commits(first))
-        restores = restores_in(commits)  # a reader passes them by (run/rewound.py)
+        restores = restores_in(commits)  # a reader passes them by (run/tables/rewound.py)
         for commit in commits:
             is_passed = any(restore.takes_back(commit.version) for restore in restores)
             if commit.removes_rows and not is_passed and commit.version not in record.accepted_versions:
