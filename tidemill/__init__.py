@@ -9,6 +9,7 @@ from tidemill.connectors.formats.json import Json
 from tidemill.connectors.formats.raw import Raw
 from tidemill.connectors.kafka.source import KafkaSource
 from tidemill.connectors.rate.source import RateSource
+from tidemill.connectors.spark.source import SparkSource
 from tidemill.definitions.backfill_by import BackfillBy
 from tidemill.definitions.bounds import Checks, StateBounds
 from tidemill.definitions.expectations import Expect
@@ -42,6 +43,7 @@ __all__ = [
     "RateSource",
     "Raw",
     "RunWhen",
+    "SparkSource",
     "StateBounds",
     "Stream",
     "functions",

@@ -23,6 +23,7 @@ _CONNECTORS = {
     "file": "tidemill.connectors.files.connector:FileConnector",
     "kafka": "tidemill.connectors.kafka.connector:KafkaConnector",
     "rate": "tidemill.connectors.rate.connector:RateConnector",
+    "spark": "tidemill.connectors.spark.connector:SparkConnector",
 }
 
 
