@@ -9,7 +9,7 @@ from bench.changes.oracle import State
 from bench.changes.streams import declare
 from bench.changes.world import DifferenceError, World
 from tidemill.errors import TidemillError
-from tidemill.operations import accept_new_source, accept_version
+from tidemill.operations.edits.accept import accept_new_source, accept_version
 from tidemill.operations.edits.rebind import rebind
 from tidemill.operations.edits.rename_source import rename_source
 from tidemill.text.names import StreamName

@@ -24,7 +24,7 @@ from tests.leases import held
 from tests.raising import raises
 from tidemill import Checks, DeltaAppend, DeltaMerge, DeltaOverwrite, Pipeline, QueryOptions, StateBounds
 from tidemill.checks.evaluation import evaluate
-from tidemill.operations import accept_findings
+from tidemill.operations.edits.accept import accept_findings
 from tidemill.records.batch import BatchRecord, Late
 from tidemill.run.execute.results import StreamResult
 

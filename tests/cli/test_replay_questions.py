@@ -10,7 +10,7 @@ import typer
 from tests.orchestration.shop import Shop
 from tidemill.cli.change import operation
 from tidemill.cli.change.operation import ReplayFlags, run_operation
-from tidemill.operations import Change
+from tidemill.operations.core.change import Change
 from tidemill.operations.replay.rebuild import REBUILD
 
 

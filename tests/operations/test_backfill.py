@@ -14,9 +14,9 @@ from tests.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import UpstreamChangeError
-from tidemill.operations import follow_backfills
 from tidemill.operations.replay.backfill import backfill
 from tidemill.operations.replay.backfill_steps import STEPS, Backfilling
+from tidemill.operations.replay.follow import follow_backfills
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset

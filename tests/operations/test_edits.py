@@ -12,7 +12,7 @@ from tests.run.fault_streams import shop
 from tests.run.test_two_runs import CONFIG
 from tidemill.cli import app
 from tidemill.errors import LeaseHeldError
-from tidemill.operations import accept_new_source
+from tidemill.operations.edits.accept import accept_new_source
 from tidemill.operations.edits.rebind import rebind
 from tidemill.records.stream_records import StreamRecords
 from tidemill.target.target import FolderBinding

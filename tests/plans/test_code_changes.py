@@ -9,7 +9,8 @@ from tests.plans.code_cases import BY_CARRIER, CASES, EVERY, FIRST, SECOND, comp
 from tests.raising import raises
 from tidemill import Expect
 from tidemill.errors import NOTHING_LOST, TerminalError
-from tidemill.operations import accept_change, code_changes
+from tidemill.operations.edits.accept import accept_change
+from tidemill.operations.edits.code_changes import code_changes
 from tidemill.records.stream_records import StreamRecords
 from tidemill.testing import multiset
 

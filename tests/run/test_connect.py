@@ -11,7 +11,7 @@ from tests.pipelines.ads import oracle
 from tests.pipelines.ads.tables import ALL, assert_equal, tables
 from tests.recorded import calls
 from tests.small import SMALL
-from tidemill.operations import code_changes
+from tidemill.operations.edits.code_changes import code_changes
 from tidemill.storage.lake import Lake
 from tidemill.target.spark_settings import SparkSettings
 from tidemill.testing import Scratch, multiset

@@ -18,7 +18,7 @@ from tidemill.checkpoint import read_tail
 from tidemill.checks.evaluation import evaluate
 from tidemill.definitions.columns import ORIGIN, RAW
 from tidemill.errors import TidemillError
-from tidemill.operations import accept_new_source
+from tidemill.operations.edits.accept import accept_new_source
 from tidemill.plans.plan_tree import parse_plan, reads_all
 from tidemill.records.batch import BatchCounts, remove_counts, write_counts
 from tidemill.records.stream_records import StreamRecords

@@ -12,7 +12,7 @@ from tests.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, Json, Pipeline, Raw
 from tidemill.checkpoint import read_tail
 from tidemill.errors import UpstreamChangeError
-from tidemill.operations import accept_version
+from tidemill.operations.edits.accept import accept_version
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.tables.new_readers import reads_from_version_0
 from tidemill.storage.table_ref import TableRef

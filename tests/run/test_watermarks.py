@@ -10,7 +10,7 @@ from tests.raising import raises
 from tidemill import DeltaAppend, Feed, Json, Pipeline, QueryOptions
 from tidemill import functions as F
 from tidemill.checkpoint import read_tail
-from tidemill.operations import rewind
+from tidemill.operations.generations.rewind import rewind
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.decision import decide_run
 from tidemill.testing import multiset

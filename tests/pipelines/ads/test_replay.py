@@ -13,7 +13,7 @@ from tests.pipelines.ads import oracle
 from tests.pipelines.ads.tables import ALL, assert_equal, tables
 from tests.pipelines.ads.test_pipeline import EVENTS, arrive, run_all
 from tidemill.definitions.selection import select
-from tidemill.operations import accept_version
+from tidemill.operations.edits.accept import accept_version
 from tidemill.operations.replay.backfill import replay_range
 from tidemill.operations.replay.rebuild import rebuild
 from tidemill.storage.table_ref import TableRef

@@ -12,7 +12,7 @@ from tidemill.operations.replay.backfill import BACKFILL
 from tidemill.text.report import Column, Report, rows_of
 
 if TYPE_CHECKING:
-    from tidemill.operations import Coverage
+    from tidemill.operations.replay.coverage import Coverage
     from tidemill.records.operation import Operation
 
 _status = typer.Typer(add_completion=False)

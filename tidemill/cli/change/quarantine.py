@@ -15,7 +15,7 @@ from tidemill.text.report import Column, Report, Row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidemill.operations import Quarantine
+    from tidemill.operations.quarantine.quarantine_view import Quarantine
 
 app = typer.Typer(
     help="Show the records that feeds refused, and replay them.", no_args_is_help=True, add_completion=False
