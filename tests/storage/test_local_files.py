@@ -18,6 +18,14 @@ local_calls = runpy.run_path(str(Path(__file__).parents[2] / ".ci" / "local_file
         ("os.path.exists(path)", "os.path.exists"),
         ("(folder / 'a').write_text('')", "write_text"),
         ("folder.mkdir()", "mkdir"),
+        ("from os import replace", "os.replace"),
+        ("import glob", "glob"),
+        ("Path(name).expanduser().exists()", "exists"),
+        ("(Path(name).parent / 'a').open()", "open"),
+        ("(lambda: (folder := Path(name)).resolve())()", "resolve"),
+        ("def move(folder: Path): folder.replace(other)", "replace"),
+        ("def move(folder: 'Path | None'): folder.walk()", "walk"),
+        ("class Move: folder: Path; gone = lambda self: self.folder.exists()", "exists"),
     ],
 )
 def test_a_call_that_only_a_file_system_has_is_a_fault(tmp_path, code, name):
@@ -27,7 +35,19 @@ def test_a_call_that_only_a_file_system_has_is_a_fault(tmp_path, code, name):
     assert list(local_calls(module)) == [(1, name)]
 
 
-@pytest.mark.parametrize("code", ["store.read(key)", "table.open()", "Path('/proc/self/stat').read_text()"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "store.read(key)",
+        "store.walk(key)",
+        "table.open()",
+        "table.exists()",
+        "flags.resolve()",
+        "text.replace(a, b)",
+        "Path(name).name.replace(a, b)",
+        "Path('/proc/self/stat').read_text()",
+    ],
+)
 def test_a_verb_of_a_store_is_none(tmp_path, code):
     module = tmp_path / "module.py"
     module.write_text(code)
