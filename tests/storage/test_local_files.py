@@ -25,7 +25,7 @@ local_calls = runpy.run_path(str(Path(__file__).parents[2] / ".ci" / "local_file
         ("(lambda: (folder := Path(name)).resolve())()", "resolve"),
         ("def move(folder: Path): folder.replace(other)", "replace"),
         ("def move(folder: 'Path | None'): folder.walk()", "walk"),
-        ("class Move: folder: Path; gone = lambda self: self.folder.exists()", "exists"),
+        ("class Move: folder: Path; has = lambda self: self.folder.exists()", "exists"),
     ],
 )
 def test_a_call_that_only_a_file_system_has_is_a_fault(tmp_path, code, name):
