@@ -13,6 +13,7 @@ import pytest
 from tests.raising import raises
 from tidemill.checkpoint import CheckpointFormatError, SourceOffset
 from tidemill.connectors.files.backlog import waiting_files
+from tidemill.connectors.files.span import missing_paths
 
 
 def folder(place: Path, *names: str) -> Path:
@@ -179,3 +180,18 @@ def test_a_damaged_source_log_is_an_error_and_not_a_backlog(tmp_path):
 
     with pytest.raises(CheckpointFormatError):
         waiting(landing, 0, taken)
+
+
+def test_missing_files_are_found_with_one_listing_of_each_folder(tmp_path, monkeypatch):
+    folder, listed, list_folder = tmp_path / "in", [], os.listdir
+    folder.mkdir()
+    for name in "abc":
+        (folder / name).touch()
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or list_folder(path))
+    paths = [f"{folder}/{name}" for name in "abxcy"]
+    assert missing_paths([*paths, f"{tmp_path}/no/a", "s3://bucket/a"]) == [
+        f"{folder}/x",
+        f"{folder}/y",
+        f"{tmp_path}/no/a",
+    ]
+    assert listed == [str(folder), f"{tmp_path}/no"]

@@ -1,0 +1,41 @@
+"""The records of a stream whose lake is in memory: no file system, no JVM."""
+
+import pytest
+
+from tests.checkpoint import handmade
+from tests.checkpoint.recognized import inspect, verify
+from tidemill.checkpoint.write import CheckpointWriter
+from tidemill.records.manifest import first_manifest
+from tidemill.records.stream_records import StreamRecords
+from tidemill.storage.lake import Lake
+from tidemill.storage.memory_store import MemoryStore
+from tidemill.text.names import StreamName
+
+
+@pytest.fixture
+def records(tmp_path):
+    """A stream with four committed batches, the last of which moved the watermark for nothing."""
+    records = StreamRecords(Lake(MemoryStore()), StreamName("shop", "orders"))
+    CheckpointWriter(records.checkpoint(1)).copy_named(handmade.stateful(tmp_path), {"0": "orders"})
+    records.write_manifest(first_manifest({}).with_active(query_id=handmade.QUERY_ID))
+    return records
+
+
+def test_a_stream_that_never_ran_has_an_empty_tail():
+    snapshot = StreamRecords(Lake(MemoryStore()), StreamName("shop", "orders")).snapshot()
+    assert (snapshot.manifest, snapshot.tail.next_start.kind) == (None, "first_run")
+
+
+def test_the_tail_is_that_of_the_active_checkpoint(records):
+    snapshot = records.snapshot()
+    assert (snapshot.last_commit, snapshot.next_batch, snapshot.next_watermark_ms) == (3, 4, 30)
+    assert snapshot.tail.path == snapshot.checkpoint.uri() == f"{records.lake.uri}/checkpoints/shop/orders/1"
+    assert verify(snapshot.checkpoint, level="full").sound
+    assert inspect(snapshot.checkpoint).operators[0].files == 8
+
+
+def test_a_batch_that_is_scheduled_is_the_next_one_and_has_a_copy_in_the_control_files(records):
+    snapshot = records.snapshot()
+    snapshot.writer().schedule_batch(snapshot.tail)
+    assert records.snapshot().tail.next_start.kind == "repeat_batch"
+    assert records.control.read("repairs/1-offsets-4") == snapshot.checkpoint.read("offsets/4")
