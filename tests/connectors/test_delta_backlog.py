@@ -1,6 +1,7 @@
 """What waits in a Delta table, on real tables written by delta-rs."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.raising import raises
 from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.delta.backlog import TableReading, waiting_versions
+from tidemill.connectors.delta.first_version import first_version
 from tidemill.storage.table_ref import TableRef
 
 
@@ -146,6 +148,34 @@ def test_a_starting_version_of_the_source(tmp_path):
 
     assert waiting(orders, None, startingVersion="2").count == 1
     assert waiting(orders, None, startingVersion="3").count == 0
+
+
+def test_latest_is_the_version_that_the_first_run_found(tmp_path):
+    orders = table(tmp_path / "orders")
+    latest = {"startingVersion": "Latest"}
+
+    assert first_version(TableRef.at(tmp_path / "missing"), latest, None) is None
+    assert first_version(TableRef.at(orders), latest, None) == 3
+    write(orders, 7)
+    assert first_version(TableRef.at(orders), latest, 3) == 3
+    assert waiting_versions(TableRef.at(orders), None, what="", reading=TableReading(first=3)).count == 1
+
+
+def test_a_starting_time_is_the_first_version_that_is_as_new(tmp_path):
+    orders = table(tmp_path / "orders")
+    for version in range(3):  # 2020-01-01 at 0, 1 and 2 o'clock
+        written = 1_577_836_800 + version * 3600
+        os.utime(orders / "_delta_log" / f"{version:020d}.json", (written, written))
+
+    for time, version in (
+        ("2019-12-31", 0),
+        ("2020-01-01T00:00:00.001Z", 1),
+        ("2020-01-01 01:00:00", 1),
+        ("2020-01-01T02:00:00-01:00", 3),
+    ):
+        assert first_version(TableRef.at(orders), {"startingTimestamp": time}, None) == version
+    with raises("start-invalid", "2999-01-01"):
+        first_version(TableRef.at(orders), {"startingTimestamp": "2999-01-01"}, None)
 
 
 def test_an_older_copy_of_a_table_whose_last_version_was_read_in_part(tmp_path):

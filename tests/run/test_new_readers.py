@@ -1,5 +1,6 @@
 """New readers of a table with a history: a snapshot where the log cannot be read, and what the guard accepts."""
 
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -9,11 +10,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.raising import raises
-from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, Json, Pipeline, Raw
+from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Feed, FileSource, Json, Pipeline, Raw
 from tidemill.checkpoint import read_tail
 from tidemill.errors import UpstreamChangeError
 from tidemill.operations.edits.accept import accept_version
 from tidemill.records.stream_records import StreamRecords
+from tidemill.run.decide.status import status_of
 from tidemill.run.tables.new_readers import reads_from_version_0
 from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
@@ -124,6 +126,23 @@ def test_a_first_batch_is_repeated_as_it_was(scratch, table, history):
     expected += Counter([(20,)])
     scratch.run(copy)
     assert scratch.rows(copy) == expected
+
+
+@pytest.mark.parametrize("start", [{"startingVersion": "latest"}, {"startingTimestamp": "2020-01-01"}])
+def test_a_reader_of_new_rows_begins_where_its_first_run_finds_none(scratch, tmp_path, start):
+    table = tmp_path / "table"
+    append(table, 1)
+    os.utime(table / "_delta_log" / f"{0:020d}.json", (0, 0))
+    source = DeltaSource(path=str(table), options=start)
+    copy = Pipeline("shop").stream(source=source, sink=DeltaAppend(), name="copy")(same)
+    assert scratch.run(copy)[0].outcome == "idle"
+    assert status_of(copy, scratch.target).state == "idle"
+
+    append(table, 2)
+    append(table, 3)
+    assert status_of(copy, scratch.target).reasons == ("2 versions in orders",)
+    scratch.run(copy)
+    assert scratch.rows(copy) == multiset([(2,), (3,)])
 
 
 def test_a_reader_of_one_batch_survives_the_cleanup_of_the_log(scratch, table):

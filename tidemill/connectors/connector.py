@@ -148,6 +148,14 @@ class Connector(ABC, Generic[AnySource]):
         """Return the folder of the Delta table that a source reads; None for other sources."""
         return None
 
+    def first_version(self, source: AnySource, lake: "Lake", recorded: int | None) -> int | None:
+        """Return the version of a table that a new reader begins with; None where its options say it, and elsewhere.
+
+        Args:
+            recorded: The version that an earlier run has decided; None before the first run.
+        """
+        return None
+
     def backlog(self, source: AnySource, reading: Reading) -> Backlog:
         """Return the data that a source has and no batch has read.
 

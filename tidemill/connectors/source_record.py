@@ -21,7 +21,7 @@ class SourceRecord:
             other sources.
         start_version: The version of that snapshot; commits up to it are not guarded.
         first_version: The version of the log that a reader of a table begins with, where a backfill reads only a part
-            of it; None for other sources.
+            of it, or where its source begins with `latest` or a time; None for other sources.
         read_version: The newest version of a table that was read when the last run ended; None for other sources.
         read_commit: The checksum of that commit.
         accepted_versions: Commits of the table that removed rows and that the user has accepted.

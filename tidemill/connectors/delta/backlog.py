@@ -73,6 +73,7 @@ class TableReading:
         guarded: Whether commits that removed rows stop the stream (run/tables/guard.py); Spark itself skips them.
         accepted: Such commits that the user has accepted.
         snapshot: Whether a reader without an offset begins with a snapshot of the table.
+        first: The version that it begins with instead; None where the options say it.
     """
 
     changes: bool = False
@@ -80,6 +81,7 @@ class TableReading:
     guarded: bool = False
     accepted: Collection[int] = ()
     snapshot: bool = False
+    first: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def _log(table: TableRef, what: str, first: int) -> _Log:
 
 
 def _before_the_first_batch(log: _Log, reading: TableReading) -> Backlog:
-    start = option_of(reading.options, "startingversion")
+    start = option_of(reading.options, "startingversion") if reading.first is None else str(reading.first)
     if start or (not reading.snapshot and 0 in log.written):
         return _from(log, int(start) if start.isdigit() else 0, -1, reading)
     # The snapshot may have no row that the log still shows, or none of those that it shows.

@@ -9,6 +9,7 @@ from tidemill.connectors.answers import SOURCE, Expiry, ExternalData, Period, So
 from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.connector import Connector, Reading, SourceContext
 from tidemill.connectors.delta.backlog import TableReading, waiting_versions
+from tidemill.connectors.delta.first_version import first_version
 from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.connectors.delta.retention import table_expiry
 from tidemill.connectors.delta.rows import newest_in_versions, rows_of_versions, whole_versions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tidemill.target.target import Target
 
 _STARTING = frozenset({"startingversion", "startingtimestamp"})
+_NEXT_VERSION = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
 # The snapshot that a new reader begins with arrives in the order of its files: in several batches a watermark
 # would drop rows as late, and VACUUM could remove files between two of them.
 _ONE_BATCH = str(2**31 - 1)
@@ -43,6 +45,14 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
         """Return the table's folder."""
         return lake.table(source.stream) if isinstance(source, StreamTable) else TableRef.at(source.path)
 
+    def first_version(
+        self, source: DeltaSource | StreamTable, lake: "Lake", recorded: int | None
+    ) -> int | None:
+        """Return the version that `latest` or a time stands for."""
+        if isinstance(source, StreamTable):
+            return None
+        return first_version(self.table(source, lake), source.options, recorded)
+
     def backlog(self, source: DeltaSource | StreamTable, reading: Reading) -> Backlog:
         """Return the versions from the first unread one on that changes data."""
         if isinstance(source, StreamTable):
@@ -53,7 +63,12 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
                 snapshot=reading.record.start == "snapshot",
             )
         else:
-            how = TableReading(changes=source.reads_changes, options=source.options, snapshot=True)
+            how = TableReading(
+                changes=source.reads_changes,
+                options=source.options,
+                snapshot=True,
+                first=self.first_version(source, reading.target.lake, reading.record.first_version),
+            )
         table = self.table(source, reading.target.lake)
         return waiting_versions(table, reading.offset, what=source.describe(), reading=how)
 
@@ -168,6 +183,8 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
         given = {key.lower() for key in options}
         reader = context.spark.readStream.name(name).format("delta").options(**options)
         if isinstance(start, int):
+            # Delta otherwise refuses the version after the newest one, with which a reader of new rows begins.
+            context.spark.conf.set(_NEXT_VERSION, "true")
             reader = reader.option("startingVersion", str(start))
         if source.mode == "changes":
             reader = reader.option("readChangeFeed", "true")

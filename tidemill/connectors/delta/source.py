@@ -18,7 +18,8 @@ class DeltaSource(TableSource):
         mode: `append` reads new rows, `changes` the change data feed, `static` a snapshot.
         max_files_per_batch: The most files per micro-batch.
         max_bytes_per_batch: About the most bytes of files per micro-batch, in addition.
-        options: Further options of Delta's streaming source.
+        options: Further options of Delta's streaming source. The first run decides which version `startingVersion`
+            `latest` or a `startingTimestamp` stands for, also where it finds no row.
     """
 
     path: str

@@ -97,7 +97,8 @@ class Backfilling(Staging):
         if staged.manifest() is None:
             live = self.records.manifest()
             recorded = {} if live is None else live.active.sources
-            firsts = {name: span.first_version for name, span in spans.items()}
+            firsts = {name: record.first_version for name, record in recorded.items()}
+            firsts |= {name: span.first_version for name, span in spans.items() if span.is_part}
             starts = {
                 name: SourceRecord(
                     start=_start(source, firsts.get(name)),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import CheckpointFormatError
 from tidemill.connectors.feed import feed_of
+from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.code_version import code_version
 from tidemill.errors import TerminalError, TidemillError
 from tidemill.operations.core.change import Change, began, never_run, refusing_readers
@@ -188,7 +189,17 @@ class _Rebuilding(Staging):
         # What an operation that was given up has left there.
         lake = self.records.lake
         delete_folder(lake.store, f"{lake.checkpoints(self.stream.name)}/{number}")
-        staged.write_manifest(Manifest(generations=(Generation(number=number, why=KIND),)))
+        live = self.records.manifest()
+        firsts = {} if live is None else live.active.sources
+        generation = Generation(
+            number=number,
+            why=KIND,
+            # A source that begins with new rows begins where it did.
+            sources={
+                name: SourceRecord(first_version=record.first_version) for name, record in firsts.items()
+            },
+        )
+        staged.write_manifest(Manifest(generations=(generation,)))
 
     def _keep_old(self) -> None:
         if not self.operation.arguments["keep_old"]:

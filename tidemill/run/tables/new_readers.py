@@ -29,15 +29,22 @@ _FEED = "delta.enableChangeDataFeed"
 def with_starts(
     stream: "Stream", lake: "Lake", tail: "Tail", records: Mapping[str, SourceRecord]
 ) -> dict[str, SourceRecord]:
-    """Return the records of a stream's sources, with a start for each reader of a stream's table that has none.
+    """Return the records of a stream's sources, with a start for each reader of a table that has none.
 
-    A start is decided once: a repeat of the first batch must begin where the batch began.
+    A start is decided once: a repeat of the first batch must begin where the batch began, and a source that begins
+    with new rows must not begin again where a run finds none.
     """
     started = dict(records)
     for name, source in stream.sources.items():
         record = started.get(name, SourceRecord())
         planned = tail.planned(name)
-        if source.upstream is not None and source.streaming and (planned is None or planned.raw is None):
+        if not source.streaming or (planned is not None and planned.raw is not None):
+            continue
+        if source.upstream is None:
+            first = connector_of(source).first_version(source, lake, record.first_version)
+            if first != record.first_version:
+                started[name] = replace(record, first_version=first)
+        else:
             table = lake.table(source.upstream)
             start: Start = "log" if reads_from_version_0(table, changes=source.reads_changes) else "snapshot"
             version = table.log.latest_version() if start == "snapshot" else None
