@@ -1,6 +1,7 @@
 """The backlog agrees with Spark: nothing waits after a run, and what a run then reads is what waited."""
 # ruff: noqa: S608 - the SQL has paths of the test
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,17 @@ def test_files(engine, tmp_path, names, new, options):
     assert reader.run()
     assert reader.taken() == waited + 1
     assert reader.waiting() == 0
+
+
+def test_files_that_are_too_old(engine, tmp_path):
+    landing = folder(tmp_path / "in", "new")
+    source = FileSource(path=str(landing), format="text", options={"maxFileAge": "7d"})
+    reader = Reader(engine, source, target(tmp_path))
+    assert reader.run()
+
+    folder(landing, "old")
+    os.utime(landing / "old", (1_700_000_000, 1_700_000_000))
+    assert (reader.waiting(), reader.run()) == (0, 0)
 
 
 def test_spark_reads_files_twice_beside_a_name_with_a_glob_character(engine, tmp_path):

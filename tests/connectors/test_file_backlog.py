@@ -25,12 +25,14 @@ def folder(place: Path, *names: str) -> Path:
     return place
 
 
-def checkpoint(place: Path, *entries: list[str], name: str = "events") -> Path:
+def checkpoint(place: Path, *entries: list[str], name: str = "events", time_ms: int = 1) -> Path:
     """A checkpoint whose source log has one entry a list of addresses."""
     log = place / "sources" / name
     log.mkdir(parents=True, exist_ok=True)
     for number, addresses in enumerate(entries):
-        lines = [json.dumps({"path": address, "timestamp": 1, "batchId": number}) for address in addresses]
+        lines = [
+            json.dumps({"path": address, "timestamp": time_ms, "batchId": number}) for address in addresses
+        ]
         (log / str(number)).write_text("\n".join(["v1", *lines]), encoding="utf-8")
     return place
 
@@ -51,6 +53,23 @@ def test_every_file_waits_before_the_first_batch(tmp_path):
     backlog = waiting(landing)
 
     assert (backlog.count, backlog.unit, bool(backlog), str(backlog)) == (2, "files", True, "2 files")
+
+
+def test_a_file_that_is_too_old_does_not_wait_and_is_named(tmp_path):
+    landing = folder(tmp_path / "in", "old.json", "older.json", "new.json", "read.json")
+    taken = checkpoint(tmp_path / "ck", [f"file://{landing}/read.json"], time_ms=1_000_000)
+    for name, seconds in (("old.json", 939.9), ("older.json", 100), ("new.json", 940)):
+        os.utime(landing / name, (seconds, seconds))
+
+    backlog = waiting(landing, 0, taken, maxFileAge="1m")
+    assert (backlog.count, backlog.detail) == (1, "new.json")
+    assert f"will never read {landing}/old.json and 1 other file" in backlog.warning
+    for options in ({}, {"maxFileAge": "1m", "latestFirst": "true"}):
+        assert (
+            waiting(landing, 0, taken, **options).count,
+            waiting(landing, 0, taken, **options).warning,
+        ) == (3, "")
+    assert waiting(landing, None, None, maxFileAge="1m").count == 4
 
 
 def test_only_files_that_the_source_log_lacks_wait(tmp_path):

@@ -32,6 +32,14 @@ def declared(pipeline=None, function=same, **fields):
     return pipeline.stream(**{"source": FEED, "sink": DeltaAppend(), **fields})(function)
 
 
+def files(kind, *, path="/data/in", **options):
+    return FileSource(path=path, format=kind, schema=None if kind == "text" else "a INT", options=options)
+
+
+def table(**options):
+    return DeltaSource(path="t", options=options)
+
+
 def two(left, right):
     return left.union(right)
 
@@ -82,6 +90,67 @@ def two(left, right):
             "option-not-allowed",
             "kafka.ssl.key.password",
         ),
+        (lambda: DeltaSource(table="sales.orders"), "argument-not-known", "path="),
+        (lambda: declared(table="orders"), "argument-not-known", "the name of the stream"),
+        (lambda: QueryOptions(trigger="1 minute"), "argument-not-known", "run_when="),
+        (lambda: DeltaAppend(partitionBy=["day"]), "argument-not-known", "partition_by, cluster_by"),
+        (lambda: KafkaSource(subscribe="a, b"), "argument-invalid", "subscribe=['a', 'b']"),
+        (lambda: KafkaSource(assign={"a b": (0,)}), "argument-invalid", "'a b'"),
+        (lambda: KafkaSource(subscribe="a", starting_offsets="first"), "argument-invalid", "'first'"),
+        (
+            lambda: KafkaSource(subscribe="a", options={"kafka.bootstrap.servers": "b:9092"}),
+            "option-is-argument",
+            "cluster=",
+        ),
+        (
+            lambda: KafkaSource(subscribe="a", options={"includeHeaders": "true"}),
+            "option-is-argument",
+            "include_headers=",
+        ),
+        (
+            lambda: KafkaSource(subscribe="a", options={"kafka.auto.offset.reset": "latest"}),
+            "option-not-allowed",
+            "kafka.auto.offset.reset",
+        ),
+        (
+            lambda: KafkaSource(subscribe="a", starting_offsets="latest", options={"startingTimestamp": "1"}),
+            "arguments-conflict",
+            "starting_offsets=",
+        ),
+        (
+            lambda: KafkaSource(subscribe="a", options={"minPartitions": "many"}),
+            "argument-invalid",
+            "'many'; give a whole number",
+        ),
+        (lambda: files("text", cleanSource="archive"), "arguments-conflict", "sourceArchiveDir"),
+        (lambda: files("text", cleanSource="keep"), "argument-invalid", "archive, delete or off"),
+        (
+            lambda: files("text", path="/x?/{in,out}/*", sourceArchiveDir="/xy/out"),
+            "arguments-conflict",
+            "/xy",
+        ),
+        (lambda: files("text", path="/x/in", sourceArchiveDir="/x"), "arguments-conflict", "contains it"),
+        (lambda: files("text", modifiedAfter="2026-01-01"), "option-not-allowed", "modifiedAfter"),
+        (lambda: files("text", latestFirst="yes please"), "argument-invalid", "true or false"),
+        (
+            lambda: files("text", maxFileAge="7 days"),
+            "argument-invalid",
+            "'7 days'; give a number with a unit",
+        ),
+        (lambda: files("csv", mode="FAILFASTT"), "argument-invalid", "PERMISSIVE, DROPMALFORMED or FAILFAST"),
+        (
+            lambda: Json("a INT", options={"mode": "FAILFASTT"}),
+            "argument-invalid",
+            "PERMISSIVE, DROPMALFORMED or FAILFAST",
+        ),
+        (lambda: table(readChangeFeed="true"), "option-is-argument", "mode='changes'"),
+        (
+            lambda: table(startingVersion="1", startingTimestamp="2026-01-01"),
+            "arguments-conflict",
+            "startingTimestamp",
+        ),
+        (lambda: table(startingVersion="newest"), "argument-invalid", "a number or 'latest'"),
+        (lambda: table(startingTimestamp="yesterday"), "argument-invalid", "'yesterday'"),
         (lambda: DeltaSource(path="s3://bucket/orders"), "store-not-supported", "is on s3://"),
         (lambda: DeltaSource(path="t").with_watermark("t", "soon"), "argument-invalid", "'soon'"),
         (lambda: DeltaSource(path="t").with_watermark("t", "1 month"), "argument-invalid", "1 month"),
@@ -125,6 +194,11 @@ def two(left, right):
             lambda: QueryOptions(options={"spark.sql.shuffle.partitions": "3"}),
             "option-is-argument",
             "shuffle_partitions=",
+        ),
+        (
+            lambda: QueryOptions(options={"asyncProgressTrackingEnabled": "true"}),
+            "option-not-allowed",
+            "each run here ends",
         ),
         (
             lambda: QueryOptions(options={"spark.executor.memory": "3g"}),

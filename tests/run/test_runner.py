@@ -42,7 +42,9 @@ from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import FolderBinding
 from tidemill.testing import multiset
+from tidemill.text.names import StreamName
 
+ORDERS = StreamName("shop", "orders")
 ORDER = "order_id STRING, amount BIGINT, at TIMESTAMP"
 
 
@@ -349,6 +351,26 @@ def test_a_snapshot_is_pinned_and_recorded(scratch):
     assert result.batches[0].static_versions == {"names": version}
     *_, commit = scratch.lake.table(joined.name).log.commits(0)
     assert commit_metadata(commit)["static_versions"] == {"names": version}
+
+
+def test_a_function_that_starts_a_query_is_refused_and_the_query_stopped(scratch, tmp_path):
+    started = []
+
+    def console(events):
+        writer = events.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "own"))
+        started.append(writer.queryName("mine").start())
+        return events
+
+    with raises("function-starts-query", "shop/orders", "mine"):
+        scratch.run(ingest(function=console), [[order(1)]])
+    assert [query.isActive for query in started] == [False]
+    assert scratch.lake.table(ORDERS).log.latest_version() is None
+
+
+def test_a_join_in_a_function_of_a_feed_is_refused(scratch):
+    orders = ingest(function=lambda events: events.join(events.sparkSession.range(3), F.col("id") == 1))
+    with raises("feed-not-alone", ".static()"):
+        scratch.run(orders)
 
 
 def test_a_stateful_function_on_a_feed_is_refused(scratch):

@@ -40,6 +40,7 @@ class Backlog:
         head: The newest data in the source, read or not: the end offsets, the number of files and the last name,
             or the table's version. Empty where it is unknown. It changes when data arrives.
         unread: Where the unread data is; None where there is none, or it is unknown.
+        warning: What Spark will never read, as a sentence without its subject; empty where there is no such data.
     """
 
     count: int
@@ -47,6 +48,7 @@ class Backlog:
     detail: str = ""
     head: str = field(default="", kw_only=True)
     unread: Unread | None = field(default=None, kw_only=True, repr=False, compare=False)
+    warning: str = field(default="", kw_only=True)
 
     def __bool__(self) -> bool:
         return self.count > 0

@@ -4,10 +4,15 @@ Sources: Spark guide "Data Sources" (generic, JSON, CSV, text, Parquet and ORC f
 Structured Streaming, the Kafka integration guide, and Delta's "Table streaming reads".
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 from tidemill.errors import DefinitionError
 from tidemill.target.target import did_you_mean
+
+FILE_AGE = re.compile(r"(\d+)(us|ms|s|m|min|h|d)?")
+"""A length of time as Spark writes it in `maxFileAge`; without a unit, in milliseconds."""
+_ANY = re.compile(r".*", re.DOTALL)
 
 
 def _names(options: str) -> frozenset[str]:
@@ -53,6 +58,44 @@ DELTA_OPTIONS = _names(
 )
 
 
+_VALUES: Mapping[str, tuple[str, ...]] = {
+    "mode": ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"),
+    "cleansource": ("archive", "delete", "off"),
+    "startingoffsetsbytimestampstrategy": ("error", "latest"),
+    "datetimerebasemode": ("EXCEPTION", "CORRECTED", "LEGACY"),
+    "int96rebasemode": ("EXCEPTION", "CORRECTED", "LEGACY"),
+    "unescapedquotehandling": (
+        "STOP_AT_CLOSING_QUOTE",
+        "BACK_TO_DELIMITER",
+        "STOP_AT_DELIMITER",
+        "SKIP_VALUE",
+        "RAISE_ERROR",
+    ),
+    **dict.fromkeys(
+        _names(
+            "latestFirst fileNameOnly recursiveFileLookup ignoreCorruptFiles ignoreMissingFiles failOnDataLoss "
+            "ignoreDeletes ignoreChanges skipChangeCommits multiLine wholetext mergeSchema inferSchema enforceSchema "
+            "ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace preferDate enableDateTimeParsingFallback "
+            "primitivesAsString prefersDecimal allowComments allowUnquotedFieldNames allowSingleQuotes "
+            "allowNumericLeadingZeros allowBackslashEscapingAnyCharacter allowUnquotedControlChars "
+            "allowNonNumericNumbers dropFieldIfAllNull columnPruning header"
+        ),
+        ("true", "false"),
+    ),
+}
+"""The values of options that have only a few, in any case."""
+_FORMS = {
+    **dict.fromkeys(
+        _names(
+            "minPartitions maxRecordsPerPartition maxCachedFiles kafkaConsumer.pollTimeoutMs fetchOffset.numRetries "
+            "fetchOffset.retryIntervalMs maxColumns"
+        ),
+        (re.compile(r"\d+"), "a whole number"),
+    ),
+    "maxfileage": (FILE_AGE, "a number with a unit: us, ms, s, m, h or d"),
+}
+"""What the values of other options look like."""
+_OF_BATCHES = _names("modifiedBefore modifiedAfter endingVersion endingTimestamp")
 _LIMITS = {
     "maxfilespertrigger": "max_files_per_batch=",
     "maxbytespertrigger": "max_bytes_per_batch=",
@@ -67,7 +110,7 @@ def option_of(options: Mapping[str, str], name: str) -> str:
 
 
 def known_options(options: Mapping[str, str], known: Iterable[str], *, field: str) -> None:
-    """Refuse options that a source does not have, and limits, which are arguments.
+    """Refuse options that a source does not have, limits, which are arguments, and values that Spark refuses.
 
     Args:
         options: Options as declared; their names are case-insensitive.
@@ -75,7 +118,7 @@ def known_options(options: Mapping[str, str], known: Iterable[str], *, field: st
         field: The source, named in the error.
 
     Raises:
-        DefinitionError: With the first such option, and the name or argument to use.
+        DefinitionError: With the first such option, and the name, the argument or the values to use.
     """
     names = set(known)
     for option, value in options.items():
@@ -84,9 +127,22 @@ def known_options(options: Mapping[str, str], known: Iterable[str], *, field: st
             raise DefinitionError(
                 f"{field}: options has {option!r}, which Spark does not know.{hint}", code="option-not-known"
             )
+        if option.lower() in _OF_BATCHES:
+            raise DefinitionError(
+                f"{field}: {option} is for batch reads, and Spark does not apply it to a stream; leave it out.",
+                code="option-not-allowed",
+            )
         if argument := _LIMITS.get(option.lower()):
             raise DefinitionError(
                 f"{field}: {option} is an argument here; use {argument}.", code="option-is-argument"
             )
         if not isinstance(value, str):
             raise DefinitionError(f"{field}: option {option!r} is {value!r}: write it as a string.")
+        allowed = _VALUES.get(option.lower(), (value,))
+        if value.lower() not in {one.lower() for one in allowed}:
+            raise DefinitionError(
+                f"{field}: option {option!r} is {value!r}; use {', '.join(allowed[:-1])} or {allowed[-1]}."
+            )
+        form, described = _FORMS.get(option.lower(), (_ANY, ""))
+        if form.fullmatch(value.strip().lower()) is None:
+            raise DefinitionError(f"{field}: option {option!r} is {value!r}; give {described}.")

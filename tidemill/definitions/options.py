@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, get_args
 
+from tidemill.definitions.arguments import Declared
 from tidemill.definitions.source import positive
 from tidemill.errors import DefinitionError
 from tidemill.text.durations import parse_duration
@@ -31,7 +32,7 @@ _OWN = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryOptions:
+class QueryOptions(Declared):
     """Options of one stream's query.
 
     Attributes:
@@ -59,6 +60,12 @@ class QueryOptions:
         if self.max_run is not None:
             object.__setattr__(self, "max_run", parse_duration(self.max_run, field="QueryOptions: max_run"))
         for option in self.options:
+            if "asyncprogresstracking" in option.lower():
+                raise DefinitionError(
+                    f"QueryOptions: options has {option!r}: Spark tracks progress asynchronously only in queries that "
+                    "run on and write to Kafka, and each run here ends; leave it out.",
+                    code="option-not-allowed",
+                )
             if option in _OWN:
                 raise DefinitionError(
                     f"QueryOptions: options has {option!r}, which Tidemill sets; use {_OWN[option]}.",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from tidemill.definitions.arguments import with_known_arguments
 from tidemill.definitions.backfill_by import BackfillBy, backfill_column
 from tidemill.definitions.bounds import Checks
 from tidemill.definitions.declaration import (
@@ -88,6 +89,7 @@ class Pipeline:
     def __contains__(self, stream: object) -> bool:
         return stream in self._streams
 
+    @with_known_arguments
     def stream(
         self,
         *,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidemill.definitions.arguments import Declared
 from tidemill.text.names import MAIN_SINK, valid_rule_name
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class SinkBatch:
 
 
 @dataclass(frozen=True)
-class Sink(ABC):
+class Sink(Declared, ABC):
     """Base of all sinks.
 
     A run calls `check` and `prepare` before its query, and `write` once per micro-batch, in the order of the sinks and
@@ -152,26 +153,24 @@ class Sink(ABC):
     def commit_table(self) -> "TableSink | None":
         """The main table of a stream without a table sink; None for a table sink."""
 
-    def refuses(self, output_mode: "OutputMode") -> str | None:  # noqa: B027 - most take every mode
+    def refuses(self, output_mode: "OutputMode") -> str | None:
         """Return why the sink cannot take the rows of an output mode, as the end of a sentence; None where it can."""
 
-    def check(self, context: SinkContext, output: "StructType") -> None:  # noqa: B027 - most take every output
+    def check(self, context: SinkContext, output: "StructType") -> None:
         """Check, without writing, that the sink can take an output with these columns.
 
         Raises:
             TidemillError: It cannot.
         """
 
-    def prepare(  # noqa: B027 - most need nothing
-        self, spark: "SparkSession", context: SinkContext, output: "StructType"
-    ) -> None:
+    def prepare(self, spark: "SparkSession", context: SinkContext, output: "StructType") -> None:
         """Make the sink ready for an output with these columns.
 
         Raises:
             TidemillError: What `check` raises.
         """
 
-    def last_batch(self, context: SinkContext, query_id: str) -> int | None:  # noqa: B027 - most do not know
+    def last_batch(self, context: SinkContext, query_id: str) -> int | None:
         """Return the newest batch of a query that the sink has; None where that is unknown: it is written again."""
 
     @abstractmethod

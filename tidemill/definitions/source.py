@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
+from tidemill.definitions.arguments import Declared
 from tidemill.errors import DefinitionError
 from tidemill.text.durations import parse_duration
 
@@ -34,7 +35,7 @@ class Watermark:
 
 
 @dataclass(frozen=True)
-class Source(ABC):
+class Source(Declared, ABC):
     """Base of all sources: what is read, as data. The connector of its kind loads it.
 
     Attributes:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tidemill.connectors.delta.first_version import time_of
 from tidemill.connectors.known_options import DELTA_OPTIONS, known_options
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, TableSource, positive
 from tidemill.errors import DefinitionError
@@ -39,6 +40,29 @@ class DeltaSource(TableSource):
         positive(self.max_files_per_batch, field=f"DeltaSource {self.path!r}: max_files_per_batch")
         positive(self.max_bytes_per_batch, field=f"DeltaSource {self.path!r}: max_bytes_per_batch")
         known_options(self.options, DELTA_OPTIONS, field=f"DeltaSource {self.path!r}")
+        self._check_start()
+
+    def _check_start(self) -> None:
+        options = {option.lower(): value for option, value in self.options.items()}
+        where = f"DeltaSource {self.path!r}"
+        if "readchangefeed" in options:
+            raise DefinitionError(
+                f"{where}: readChangeFeed is an argument here; use mode='changes'.", code="option-is-argument"
+            )
+        version, timestamp = options.get("startingversion"), options.get("startingtimestamp")
+        if version is not None and timestamp is not None:
+            raise DefinitionError(
+                f"{where}: options has startingVersion and startingTimestamp; give one of them.",
+                code="arguments-conflict",
+            )
+        if version is not None and not version.isdecimal() and version.lower() != "latest":
+            raise DefinitionError(f"{where}: startingVersion is {version!r}; give a number or 'latest'.")
+        try:
+            time_of(timestamp or "2000-01-01")
+        except ValueError:
+            raise DefinitionError(
+                f"{where}: startingTimestamp is {timestamp!r}; write it as '2026-01-31' or '2026-01-31T12:00:00Z'."
+            ) from None
 
     def static(self) -> "DeltaSource":
         """Return a snapshot of the table, pinned for the run."""

@@ -24,7 +24,7 @@ from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
 from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.files.position import FilePosition
-from tidemill.connectors.known_options import option_of
+from tidemill.connectors.known_options import FILE_AGE, option_of
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import TerminalError
 from tidemill.storage.store import Entry, Store
@@ -33,6 +33,15 @@ from tidemill.text.plurals import pluralize
 _GLOB = re.compile(r"[*?\[{]")
 # Spark 4.2.0 reads the other files of a batch twice when the name of one has such a character.
 _DOUBLING = re.compile(r"[*?\[\]{}\\]")
+_MILLISECONDS = {
+    "us": 0.001,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
 _NOT_ESCAPED = "/-_.!~'()*,;:$&+=@"
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 
@@ -159,6 +168,9 @@ def waiting_files(
         new = present
         for part in logged:
             new = [path for path in new if path not in part.paths]
+    oldest_ms = _oldest_read(logged, chosen)
+    too_old = [path for path in new if _modified_ms(path) < oldest_ms] if oldest_ms else []
+    new = [path for path in new if path not in set(too_old)] if too_old else new
     _refuse_doubling(new, what)
     return Backlog(
         len(new) + unread,
@@ -168,6 +180,35 @@ def waiting_files(
         if present
         else "0 files",
         unread=UnreadFiles(tuple(new)) if new else None,
+        warning=_skipped(too_old, chosen.get("maxfileage", "")) if too_old else "",
+    )
+
+
+def _oldest_read(logged: "list[_Logged]", options: Mapping[str, str]) -> int:
+    """Return the modification time, in milliseconds, before which Spark skips files; 0 where it skips none.
+
+    It is relative to the newest file that the source has read. Spark ignores `maxFileAge` where it reads the latest
+    files first with a limit, and so do we without one, because the limit is the default.
+    """
+    age = FILE_AGE.fullmatch(options.get("maxfileage", "").strip().lower())
+    newest_ms = max((part.newest_ms for part in logged), default=0)
+    if age is None or options.get("latestfirst", "").lower() == "true":
+        return 0
+    return max(0, newest_ms - int(int(age[1]) * _MILLISECONDS[age[2] or "ms"]))
+
+
+def _modified_ms(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns // 1_000_000
+    except OSError:  # it was removed meanwhile
+        return 0
+
+
+def _skipped(files: list[str], age: str) -> str:
+    more = f" and {pluralize(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+    return (
+        f"will never read {min(files)}{more}: older than the newest file that was read by more than maxFileAge, {age}. "
+        "Fix: leave maxFileAge out, or touch the file."
     )
 
 
@@ -203,19 +244,23 @@ class _Logged:
     Attributes:
         paths: Their paths, without scheme and escapes.
         counts: How many of them each batch of the source logged.
+        newest_ms: When the newest of them was modified, milliseconds since the epoch.
     """
 
     paths: frozenset[str]
     counts: Mapping[int, int]
+    newest_ms: int = 0
 
     @classmethod
     def of(cls, files: Iterable[SourceFile], relocation: Relocation | None = None) -> "_Logged":
         paths: set[str] = set()
         counts: Counter[int] = Counter()
+        newest_ms = 0
         for file in files:
             paths.add(plain_path(file.path if relocation is None else relocation.address(file.path)))
             counts[file.entry] += 1
-        return cls(frozenset(paths), counts)
+            newest_ms = max(newest_ms, file.timestamp_ms)
+        return cls(frozenset(paths), counts, newest_ms)
 
 
 def _logged(checkpoint: Store | None, name: str, relocation: Relocation | None) -> list[_Logged]:
@@ -270,7 +315,7 @@ class _Listing:
     def files(self, path: str) -> list[str]:
         roots = [path]
         if _GLOB.search(path):
-            patterns = _alternatives(path)
+            patterns = alternatives(path)
             roots = sorted({root for pattern in patterns for root in glob.glob(pattern, include_hidden=True)})
         own: list[str] = []
         below: list[str] = []
@@ -282,7 +327,7 @@ class _Listing:
         files = own + below if self.recursive or self._partitioned else own
         if self.pattern is None:
             return files
-        globs = _alternatives(self.pattern)
+        globs = alternatives(self.pattern)
         return [file for file in files if any(fnmatchcase(os.path.basename(file), name) for name in globs)]
 
     def _walk(self, folder: str, own: list[str], below: list[str]) -> None:
@@ -314,10 +359,10 @@ def plain_path(address: str) -> str:
     return unquote(path) if "%" in path else path
 
 
-def _alternatives(pattern: str) -> list[str]:
+def alternatives(pattern: str) -> list[str]:
     """Return `a{b,c}` as `ab` and `ac`: Hadoop's globs have braces and Python's do not."""
     braces = _ALTERNATIVES.search(pattern)
     if braces is None:
         return [pattern]
     before, after = pattern[: braces.start()], pattern[braces.end() :]
-    return [path for part in braces[1].split(",") for path in _alternatives(f"{before}{part}{after}")]
+    return [path for part in braces[1].split(",") for path in alternatives(f"{before}{part}{after}")]

@@ -1,9 +1,12 @@
 """Folders of files as a source: json, csv, text, parquet, orc."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
+from tidemill.connectors.files.backlog import alternatives, plain_path
 from tidemill.connectors.known_options import FILE_OPTIONS, FORMAT_OPTIONS, known_options
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, Source, positive
 from tidemill.errors import DefinitionError
@@ -52,14 +55,30 @@ class FileSource(Source):
         )
         positive(self.max_files_per_batch, field=f"FileSource {self.path!r}: max_files_per_batch")
         positive(self.max_bytes_per_batch, field=f"FileSource {self.path!r}: max_bytes_per_batch")
-        archive = {k.lower(): v for k, v in self.options.items()}.get("sourcearchivedir")
-        if archive is not None and (archive.rstrip("/") + "/").startswith(self.path.rstrip("/") + "/"):
+        self._check_archive()
+
+    def _check_archive(self) -> None:
+        options = {option.lower(): value for option, value in self.options.items()}
+        archive = options.get("sourcearchivedir")
+        if archive is None and options.get("cleansource", "").lower() == "archive":
             raise DefinitionError(
-                f"FileSource {self.path!r}: sourceArchiveDir {archive!r} is inside the source, "
-                "so archived files would be read again; choose a folder outside it.",
+                f"FileSource {self.path!r}: cleanSource is 'archive', and no folder is named; add sourceArchiveDir.",
+                code="arguments-conflict",
+            )
+        if archive is not None and _matches(self.path, archive):
+            raise DefinitionError(
+                f"FileSource {self.path!r}: sourceArchiveDir {archive!r} is inside the source, or contains it, "
+                "so archived files could be read again; choose a folder outside it.",
                 code="arguments-conflict",
             )
 
     def describe(self) -> str:
         """Return the format and the folder."""
         return f"{self.format} files in {self.path}"
+
+
+def _matches(path: str, archive: str) -> bool:
+    """Return whether an archive and a source have the same folders, as far down as both go, as Spark compares them."""
+    folders = os.path.abspath(plain_path(archive)).split("/")  # noqa: PTH100 - it may be an address
+    patterns = (os.path.abspath(plain_path(one)).split("/") for one in alternatives(path))  # noqa: PTH100
+    return any(all(map(fnmatchcase, folders, pattern)) for pattern in patterns)

@@ -1,5 +1,6 @@
 """Kafka topics as a source."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,9 +18,24 @@ _OWN = {
     "subscribepattern": "subscribe_pattern=",
     "assign": "assign=",
     "startingoffsets": "starting_offsets=",
+    "includeheaders": "include_headers=",
+    "kafka.bootstrap.servers": "cluster=, and bootstrap of that cluster in the target",
 }
+# Spark sets them itself and refuses them (Kafka guide, "Kafka Specific Configurations").
+_OF_SPARK = frozenset(
+    f"kafka.{name}"
+    for name in (
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "interceptor.classes",
+        "key.deserializer",
+        "value.deserializer",
+    )
+)
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
+_STARTS = ("startingtimestamp", "startingoffsetsbytimestamp")
 # A first run over a topic of years would otherwise be one batch.
 MAX_RECORDS_PER_BATCH = 1_000_000
 
@@ -54,6 +70,8 @@ class KafkaSource(Source):
     def __post_init__(self) -> None:
         if isinstance(self.subscribe, str):
             object.__setattr__(self, "subscribe", (self.subscribe,))
+        for topic in (*self.subscribe, *self.assign):
+            _check_topic(topic)
         chosen = [bool(self.subscribe), bool(self.subscribe_pattern), bool(self.assign)]
         if sum(chosen) != 1:
             raise DefinitionError(
@@ -62,8 +80,20 @@ class KafkaSource(Source):
                 f"assign={dict(self.assign)!r}).",
                 code="arguments-conflict",
             )
+        if isinstance(self.starting_offsets, str) and self.starting_offsets not in ("earliest", "latest"):
+            raise DefinitionError(
+                f"KafkaSource: starting_offsets is {self.starting_offsets!r}; use earliest, latest, or offsets by "
+                "topic and partition."
+            )
         positive(self.max_records_per_batch, field="KafkaSource: max_records_per_batch")
         check_options(self.options, field="KafkaSource")
+        by_time = [option for option in self.options if option.lower() in _STARTS]
+        if len(by_time) > 1 or (by_time and self.starting_offsets != "earliest"):
+            raise DefinitionError(
+                f"KafkaSource: options has {by_time[0]!r}, which replaces "
+                f"{by_time[1] if len(by_time) > 1 else 'starting_offsets='}; give one of them.",
+                code="arguments-conflict",
+            )
 
     def cluster_in(self, target: "Target") -> "KafkaCluster":
         """Return the cluster in a target.
@@ -82,6 +112,15 @@ class KafkaSource(Source):
         """Return the topics and the cluster."""
         what = ", ".join(self.subscribe) or self.subscribe_pattern or ", ".join(self.assign)
         return f"Kafka {what} on {self.cluster}"
+
+
+def _check_topic(topic: object) -> None:
+    if isinstance(topic, str) and _TOPIC.fullmatch(topic):
+        return
+    fix = "a topic's name has letters, digits, '.', '_' and '-'."
+    if isinstance(topic, str) and "," in topic:
+        fix = f"give several topics as a list: subscribe={[name.strip() for name in topic.split(',')]}."
+    raise DefinitionError(f"KafkaSource: {topic!r} is not the name of a topic; {fix}")
 
 
 def check_options(options: Mapping[str, str], *, field: str) -> None:
@@ -103,6 +142,10 @@ def check_options(options: Mapping[str, str], *, field: str) -> None:
         if lowered in _OWN:
             raise DefinitionError(
                 f"{field}: {option} is an argument here; use {_OWN[lowered]}.", code="option-is-argument"
+            )
+        if lowered in _OF_SPARK:
+            raise DefinitionError(
+                f"{field}: {option} is set by Spark's Kafka source; leave it out.", code="option-not-allowed"
             )
         if lowered.startswith("kafka.") and is_secret(option):
             raise DefinitionError(

@@ -50,7 +50,12 @@ class RunDecision:
         if self.snapshot.tail.latest_offset is not None:
             pinned |= self.snapshot.tail.latest_offset.conf
         differences = pinned_differences(pinned, self.stream.query.declared_confs)
-        return (*differences, *self.manifest.active.warnings)
+        skipped = (
+            f"its source {name!r} {backlog.warning}"
+            for name, backlog in self.backlog.items()
+            if backlog.warning
+        )
+        return (*differences, *skipped, *self.manifest.active.warnings)
 
     @property
     def idle(self) -> bool:

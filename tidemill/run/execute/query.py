@@ -90,7 +90,7 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         for name, rows in inputs.items()
         if not stream.sources[name].streaming
     }
-    output = _checked(stream(*inputs.values()))
+    output = _output(stream, *inputs.values())
     refuse_reserved(output.columns, _reserved(stream, inputs.values()), where="the function's output")
     rows = observed(output, stream.expect)
     plan = full_plan(rows, locations)
@@ -115,12 +115,20 @@ def _of_feed(stream: "Stream", feed: Feed, context: SourceContext, generation: i
     locations = _locations(context)
     lines = feed.lines(context, name)
     records = observed_input(feed.validated_lines(lines), name)
-    output = _checked(stream(records.drop(RAW, VIOLATED)))
+    output = _output(stream, records.drop(RAW, VIOLATED))
     ours = [column for column in TABLE_COLUMNS if column != ORIGIN]
     refuse_reserved(output.columns, ours, where="the function's output")
     text = plan_text(output, locations)
     before = len(_STATEFUL.findall(plan_text(records, locations)))
     operators = _STATEFUL.findall(text)
+    if len(operators) > before and operators[0] == "Join":
+        raise TerminalError(
+            "the function joins its feed, whose records are quarantined batch by batch: it would see one batch of the "
+            "feed at a time, and other data without a pinned version.",
+            fix="ingest the feed with a stream of its own, and join in a stream that reads its table, with each other "
+            "table as a source, such as customers.static().",
+            code="feed-not-alone",
+        )
     if len(operators) > before:
         raise TerminalError(
             f"the function uses the stateful operation {operators[0]!r} on a feed, whose records are "
@@ -212,7 +220,29 @@ def _checked_joins(stream: "Stream", rows: "DataFrame") -> tuple[str, ...]:
     )
 
 
-def _checked(output: object) -> "DataFrame":
+def _output(stream: "Stream", *inputs: "DataFrame") -> "DataFrame":
+    """Return the output of a stream's function.
+
+    Raises:
+        TerminalError: It is not a DataFrame, or the function has started a query, which is stopped.
+        Exception: What the function raises.
+    """
+    queries = inputs[0].sparkSession.streams
+    before = {query.runId for query in queries.active}
+    try:
+        output: object = stream(*inputs)
+    finally:
+        started = [query for query in queries.active if query.runId not in before]
+        for query in started:
+            query.stop()
+    if started:
+        raise TerminalError(
+            f"the function started a streaming query of its own ({started[0].name or 'without a name'}), which would "
+            "run on after the run; it was stopped.",
+            lost="What it wrote until then stays where it wrote it.",
+            fix="return the DataFrame, and declare the output with sink=, such as BatchSink(function).",
+            code="function-starts-query",
+        )
     if not hasattr(output, "writeStream"):
         raise TerminalError(
             f"the function returned {type(output).__name__}, not a DataFrame.",

@@ -1,6 +1,8 @@
 """Errors of Spark, Delta and Kafka as typed errors of Tidemill, with a fix."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from tidemill.definitions.expectations import FAIL_MARK
@@ -25,9 +27,14 @@ _OUTER = {
     "PYTHON_EXCEPTION",
     "TASK_WRITE_FAILED",
 }
-# The line after a Python traceback, the frames of which are indented.
+# The frames of a Python traceback, which are indented, and the line after them.
+_TRACEBACK = "Traceback (most recent call last):"
 _PYTHON_ERROR = re.compile(
-    r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+((?:\w+\.)*\w+)(?:: ?(.*))?$", re.MULTILINE
+    rf"{re.escape(_TRACEBACK)}\n((?:[ \t]+.*\n)+)((?:\w+\.)*\w+)(?:: ?(.*))?$", re.MULTILINE
+)
+_FRAME = re.compile(r'^[ \t]+File "([^"\n]+)", line (\d+)', re.MULTILINE)
+_NOT_OF_USERS = re.compile(
+    rf"/pyspark/|/site-packages/|/lib/python3|^{re.escape(str(Path(__file__).parents[2]))}/"
 )
 _MESSAGE_LIMIT = 400
 
@@ -154,9 +161,20 @@ def _text(error: BaseException) -> str:
     """Return the message of an error and of its causes: the reason is often in the last of them."""
     stacks = (getattr(error, name, None) for name in ("_stackTrace", "_stacktrace"))  # classic, Connect
     stack = next((stack for stack in stacks if isinstance(stack, str)), "")
-    return "\n".join(
-        [_string(error), *(line for line in stack.splitlines() if line.startswith("Caused by: "))]
-    )
+    return "\n".join([_string(error), *_causes(stack)])
+
+
+def _causes(stack: str) -> Iterator[str]:
+    """Yield the messages of the causes in a stack, a line each, and the tracebacks of Python in them."""
+    traceback = False
+    for line in stack.splitlines():
+        if line.startswith("Caused by: "):
+            traceback = line.endswith(_TRACEBACK)
+            yield line
+        elif traceback and not line.startswith("\tat "):
+            yield line
+        else:
+            traceback = False
 
 
 def _string(error: BaseException) -> str:
@@ -175,24 +193,33 @@ def _innermost(text: str, fallback: str) -> tuple[str, str]:
     """Return the innermost error class and its message on one line, without a stack.
 
     An error of Python inside a batch function or a worker has no class of Spark's: it is the line after its
-    traceback.
+    traceback, which has the line of the user's code.
     """
     classes = _CLASS.findall(text)
     inner = [error_class for error_class in classes if error_class not in _OUTER]
     raised = _PYTHON_ERROR.findall(text)
     if not inner and raised:
-        name, reason = raised[-1]
-        return name, _one_line(f"{name}: {reason}" if reason else name)
+        frames, name, reason = raised[-1]
+        return name, _one_line(f"{name}: {reason}" if reason else name, _location(frames))
     error_class = (inner or classes or [fallback])[-1]
     start = text.rfind(f"[{error_class}]")
     return error_class, _one_line(text[start:] if start >= 0 else f"{error_class}: {text}".removesuffix(": "))
 
 
-def _one_line(message: str) -> str:
+def _location(frames: str) -> str:
+    """Return the file and line of the innermost frame of the user's code, or of any; empty where there is no frame."""
+    locations = _FRAME.findall(frames)
+    own = [frame for frame in locations if not _NOT_OF_USERS.search(frame[0])]
+    return "".join(f" ({file}:{line})" for file, line in (own or locations)[-1:])
+
+
+def _one_line(message: str, location: str = "") -> str:
     message = re.split(r"\n\s+at |\nJVM stacktrace|SQLSTATE|=== Streaming Query ===|\n\n", message)[0]
     message = " ".join(message.split())
     if len(message) > _MESSAGE_LIMIT:
-        return message[:_MESSAGE_LIMIT] + " ..."
+        return f"{message[:_MESSAGE_LIMIT]} ...{location}"
+    if location:
+        return f"{message.removesuffix('.')}{location}."
     return message if message.endswith((".", "!", "?")) else f"{message}."
 
 

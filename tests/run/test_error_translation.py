@@ -1,0 +1,35 @@
+"""Errors of Spark as errors of Tidemill; the texts are those of pyspark 4.2.0, with less of the stacks."""
+
+import pytest
+
+from tidemill.run.spark.error_translation import translated
+from tidemill.text.names import StreamName
+
+ORDERS = StreamName("shop", "orders")
+WORKER = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/srv/shop/pipelines/orders.py", line 43, in price
+    raise ValueError("bad price %s" % n)
+  File "/venv/lib/python3.12/site-packages/pyspark/worker.py", line 9, in process
+    raise
+ValueError: bad price 2
+ SQLSTATE: 38000
+"""
+# `str(error)` has the first line of the worker's message only.
+STOPPED = f"[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {WORKER.splitlines()[0]}"
+STACK = f"""org.apache.spark.sql.streaming.StreamingQueryException: {WORKER}
+=== Streaming Query ===
+\tat org.apache.spark.sql.execution.StreamExecution.runStream(StreamExecution.scala:390)
+Caused by: org.apache.spark.api.python.PythonException: {WORKER}\tat org.apache.spark.api.python.BasePythonRunner
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+"""
+
+
+class Stopped(Exception):  # noqa: N818 - as pyspark's
+    _stackTrace = STACK  # noqa: N815
+
+
+@pytest.mark.parametrize("error", [Stopped(STOPPED), RuntimeError(WORKER)])
+def test_an_error_in_a_python_worker_has_its_type_its_message_and_its_line(error):
+    found = translated(error, ORDERS)
+    assert (found.code, found.error_class) == ("query-failed", "ValueError")
+    assert found.what == "ValueError: bad price 2 (/srv/shop/pipelines/orders.py:43)."
