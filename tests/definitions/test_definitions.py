@@ -95,7 +95,6 @@ def two(left, right):
         (lambda: QueryOptions(trigger="1 minute"), "argument-not-known", "run_when="),
         (lambda: DeltaAppend(partitionBy=["day"]), "argument-not-known", "partition_by, cluster_by"),
         (lambda: KafkaSource(subscribe="a, b"), "argument-invalid", "subscribe=['a', 'b']"),
-        (lambda: KafkaSource(assign={"a b": (0,)}), "argument-invalid", "'a b'"),
         (lambda: KafkaSource(subscribe="a", starting_offsets="first"), "argument-invalid", "'first'"),
         (
             lambda: KafkaSource(subscribe="a", options={"kafka.bootstrap.servers": "b:9092"}),

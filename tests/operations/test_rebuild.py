@@ -13,6 +13,8 @@ from tests.run.fault_oracle import START, WINDOW, minute, orders_of, payments_of
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import UpstreamChangeError
+from tidemill.operations.edits.accept import accept_new_sink
+from tidemill.operations.edits.code_changes import code_changes
 from tidemill.operations.core.steps import COMPUTE
 from tidemill.operations.replay.rebuild import STEPS, rebuild
 from tidemill.records.stream_records import StreamRecords
@@ -171,6 +173,28 @@ def test_what_the_sources_no_longer_have_is_named_before_anything_is_written(scr
     assert StreamRecords(scratch.lake, orders.name).operation() is None
     again(scratch, orders, allow_missing=True)
     assert scratch.rows(orders, "order_id", "amount") == every_table([1], extra=0)["orders"]
+
+
+def test_a_sink_and_a_layout_that_are_declared_later_are_named_and_come_with_a_rebuild(scratch):
+    def declared(*sinks):
+        source = Feed("orders", format=Json("order_id STRING, amount BIGINT"))
+        return Pipeline("shop").stream(source=source, sink=sinks, name="orders")(lambda events: events)
+
+    scratch.run(declared(DeltaAppend()), [[{"order_id": "o1", "amount": 1}]])
+    scratch.drop_file("orders", [{"order_id": "o2", "amount": 2}])
+    later = declared(DeltaAppend(partition_by=["amount"]), DeltaAppend(name="archive"))
+    with raises("sink-new", "--new-sink archive", "tidemill rebuild shop/orders"):
+        scratch.run(later)
+    for code in ("sink-new", "partitions-changed"):
+        [planned] = code_changes([later], scratch.target, scratch.engine)
+        assert (planned.kind, planned.error.code) == ("refused", code)
+        if code == "sink-new":
+            accept_new_sink(later, scratch.target, "archive")
+    again(scratch, later)
+    assert scratch.lake.table(later.name).open().metadata().partition_columns == ["amount"]
+    for table in ("main", "archive"):
+        rows = scratch.table_rows(scratch.lake.table(later.name, table), "order_id", "amount")
+        assert rows == multiset([("o1", 1), ("o2", 2)])
 
 
 def test_a_lost_checkpoint_and_another_kind_of_sink_are_rebuilt(scratch):

@@ -44,7 +44,7 @@ def test_a_decision_is_recorded_by_its_job_and_not_by_its_plan(accept):
 
 def test_a_mistake_is_named_by_the_fields_of_the_config(accept):
     [neither], checked = accept()
-    assert neither.startswith("Name one of new_source, version, change, findings.")
+    assert neither.startswith("Name one of new_source, version, change, findings, new_sink.")
     [malformed], _ = accept(version="orders")
     assert malformed.startswith("version is 'orders'. Fix: Name the commit")
     [several], _ = accept(stream="shop", findings=True)

@@ -1,4 +1,4 @@
-"""Errors of Spark as errors of Tidemill; the texts are those of pyspark 4.2.0, with less of the stacks."""
+"""Errors of Spark as errors of Tidemill; as pyspark 4.2.0 prints them, with less of the stacks."""
 
 import pytest
 
@@ -30,6 +30,6 @@ class Stopped(Exception):  # noqa: N818 - as pyspark's
 
 @pytest.mark.parametrize("error", [Stopped(STOPPED), RuntimeError(WORKER)])
 def test_an_error_in_a_python_worker_has_its_type_its_message_and_its_line(error):
-    found = translated(error, ORDERS)
-    assert (found.code, found.error_class) == ("query-failed", "ValueError")
-    assert found.what == "ValueError: bad price 2 (/srv/shop/pipelines/orders.py:43)."
+    failure = translated(error, ORDERS)
+    assert (failure.code, failure.error_class) == ("query-failed", "ValueError")
+    assert failure.what == "ValueError: bad price 2 (/srv/shop/pipelines/orders.py:43)."

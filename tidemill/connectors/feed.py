@@ -43,6 +43,10 @@ class Feed(Source):
     line is not a record, and neither is a header of `Csv(header=True)`. A Kafka message without a value
     (a tombstone) is data: its columns are NULL.
 
+    The function of a feed sees one micro-batch of records at a time, so a stateful operation in it is refused.
+    A function in `mapInPandas` or `mapInArrow` sees one Arrow batch at a time (10,000 rows by default), which the plan
+    does not show: it must work row by row. Aggregate in a stream that reads the table of this one.
+
     Attributes:
         name: The feed's name: the folder below the landing folder, or the topic.
         format: How a record is parsed.

@@ -59,7 +59,7 @@ class DeltaSink(TableSink):
 
         Raises:
             SchemaChangeError: A column is missing or has another type, or is new and `merge_schema` is off; or the
-                table belongs to another kind of sink.
+                table belongs to another kind of sink, or has other partitions.
             TerminalError: The table forgets transactions, so a repeat could count twice.
         """
         self._new_columns(context.table, output)
@@ -157,6 +157,15 @@ class DeltaSink(TableSink):
         is_merge = DELETED in columns_now.names  # a manifest may not have recorded the sink
         if is_merge != (DELETED in schema.names):
             raise self._of_another(path, "a DeltaMerge" if is_merge else "a sink that does not merge")
+        partitions = table.metadata().partition_columns
+        if partitions != list(self.partition_by):
+            raise SchemaChangeError(
+                f"the sink has partition_by={list(self.partition_by)}, and the table {path} is partitioned by "
+                f"{partitions or 'no column'}: it would stay so.",
+                fix="declare partition_by as it was; or compute the stream again, which writes the table in the new "
+                "layout: tidemill rebuild, with the name of the stream.",
+                code="partitions-changed",
+            )
         new = new_columns(columns_now, schema, path)
         if new and not self.merge_schema:
             raise SchemaChangeError(

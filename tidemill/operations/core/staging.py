@@ -194,9 +194,10 @@ def replace_table(
     if before is not None and change_feed and _FEED not in before.metadata().configuration:
         # Another kind of sink created it, and readers of a merge table read its change data feed.
         spark.sql(f"ALTER TABLE {path.sql} SET TBLPROPERTIES ('{_FEED}' = 'true')")
-    partitions = () if sink is None else sink.partition_by
+    partitions = [] if sink is None else list(sink.partition_by)
     writer = rows.write.format("delta").mode("overwrite").options(**commit)
-    if before is not None and _columns(spark, live, name) == _columns_of(rows):
+    same_columns = before is not None and _columns(spark, live, name) == _columns_of(rows)
+    if before is not None and same_columns and before.metadata().partition_columns == partitions:
         # With a condition Delta keeps the layout of the table.
         writer.option("replaceWhere", "true").option("partitionOverwriteMode", "static").save(path.uri)
         return

@@ -1,4 +1,4 @@
-"""What a run or a check refuses and a person may accept: a source, a commit upstream, code, findings of a check."""
+"""What a run or a check refuses and a person may accept: a source, a sink, a commit, code, findings of a check."""
 
 import re
 from dataclasses import replace
@@ -63,6 +63,32 @@ def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run:
             what=f"The source {name!r} is accepted as a new one.",
             effects=tuple(effects),
             copies=subject.copies,
+        )
+
+
+def accept_new_sink(stream: "Stream", target: "Target", name: str, *, dry_run: bool = False) -> Change:
+    """Accept that the table of a new sink begins with the next batch.
+
+    Raises:
+        TerminalError: The definition has no such table sink, or it is not new.
+        LeaseHeldError: A run holds the stream's lease.
+    """
+    with changing(stream, target, "accept", dry_run=dry_run) as subject:
+        recorded = subject.manifest.active.sinks
+        new = {sink.name: sink for sink in stream.tables if sink.name not in recorded}
+        if name not in new:
+            raise subject.refuse(
+                f"its definition has no new table sink {name!r}.",
+                f"name one of {', '.join(new)}." if new else "no action is needed; run the stream.",
+                code="nothing-to-change",
+            )
+        if not dry_run:
+            sinks = {**recorded, name: new[name].identity}
+            subject.snapshot.records.write_manifest(subject.manifest.with_active(sinks=sinks))
+        return Change(
+            stream=stream.name,
+            what=f"The sink {name!r} is accepted, and begins with the next batch.",
+            effects=(f"Its table has no row of the batches up to {subject.snapshot.last_commit}.",),
         )
 
 
@@ -212,6 +238,7 @@ def _accept(
     engine: "Engine",
     *,
     new_source: str | None,
+    new_sink: str | None,
     version: tuple[StreamName, int] | None,
     change: bool,
     findings: bool,
@@ -220,6 +247,8 @@ def _accept(
     del findings  # what is left
     if new_source is not None:
         return accept_new_source(stream, target, new_source, dry_run=dry_run)
+    if new_sink is not None:
+        return accept_new_sink(stream, target, new_sink, dry_run=dry_run)
     if version is not None:
         return accept_version(stream, target, *version, dry_run=dry_run)
     if change:
@@ -229,7 +258,7 @@ def _accept(
 
 ACCEPT = OperationSpec(
     kind="accept",
-    summary="Accept a new source, a commit upstream that removed rows, changed code, or what a check has found.",
+    summary="Accept a new source or sink, a commit upstream that removed rows, changed code, or findings of a check.",
     apply=_accept,
     arguments=(
         Argument(name="new_source", help="This source is new: read it from its beginning.", metavar="NAME"),
@@ -241,7 +270,10 @@ ACCEPT = OperationSpec(
         ),
         flag("change", "Run the changed code on the state of the old code: see tidemill plan."),
         flag("findings", "What the check exactly_once found is known: check what comes after it."),
+        Argument(
+            name="new_sink", help="This sink is new: let its table begin with the next batch.", metavar="NAME"
+        ),
     ),
-    one_of=("new_source", "version", "change", "findings"),
+    one_of=("new_source", "version", "change", "findings", "new_sink"),
     one_stream=True,
 )

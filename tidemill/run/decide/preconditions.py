@@ -1,5 +1,6 @@
 """What must hold before a stream runs: its manifest, checkpoint and table belong together."""
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import has_checkpoint
@@ -22,10 +23,11 @@ def check(stream: "Stream", snapshot: Snapshot) -> None:
     Raises:
         CheckpointError: The checkpoint is damaged, missing, or not the one that the table was written with.
         SchemaChangeError: A sink is not the one that its table was written by.
-        TerminalError: The output mode of a stateful stream has changed.
+        TerminalError: The output mode of a stateful stream has changed, or a table sink is new.
     """
     check_records(stream, snapshot)
     if snapshot.manifest is not None:
+        _check_sinks(stream, snapshot, snapshot.manifest)
         _check_checkpoint(stream, snapshot)
 
 
@@ -102,6 +104,21 @@ def _check_table(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> No
         lost="Rows that only the old table had are lost unless it is restored; the sources are unchanged.",
         fix=f"restore the table; or compute it again from the sources: tidemill rebuild {stream.name}",
         code="table-replaced",
+    )
+
+
+def _check_sinks(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> None:
+    """Refuse a table that would lack the rows of all batches before it was declared."""
+    recorded = manifest.active.sinks
+    new = next((sink.name for sink in stream.tables if sink.name not in recorded), None)
+    if not recorded or new is None or snapshot.tail.latest_commit is None:
+        return
+    raise TerminalError(
+        f"its sink {new!r} is new, and its table would lack the rows of all batches up to {snapshot.last_commit}.",
+        stream=stream.name,
+        fix=f"fill it by computing the stream again: tidemill rebuild {stream.name}; or let it begin with the next "
+        f"batch: tidemill accept {stream.name} --new-sink {quote(new)}",
+        code="sink-new",
     )
 
 

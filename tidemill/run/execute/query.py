@@ -23,6 +23,7 @@ from tidemill.definitions.columns import (
 )
 from tidemill.errors import TerminalError
 from tidemill.plans.lineage import Lineage, lineage_of, watermarks_in
+from tidemill.plans.open_windows import open_windows
 from tidemill.plans.operators import operators_of, with_types
 from tidemill.plans.plan_tree import parse_plan, reads_all
 from tidemill.records.manifest import StatefulOperator
@@ -100,7 +101,7 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         output=output.schema,
         fingerprint=fingerprint(stream, plan_text(rows, locations)),
         operators=_operators(rows, plan),
-        warnings=(*_checked_joins(stream, rows), *_undeclared(watermarks)),
+        warnings=(*_checked_joins(stream, rows), *_open_windows(stream, plan), *_undeclared(watermarks)),
         lineage=lineage_of(plan, output.columns, static),
         watermarks=_declared(watermarks),
     )
@@ -217,6 +218,17 @@ def _checked_joins(stream: "Stream", rows: "DataFrame") -> tuple[str, ...]:
             f"its stream-stream join never evicts rows of {side}: the state grows forever. "
             "Fix: add a condition on the watermark columns of both sides, such as b.time <= a.time + INTERVAL 1 HOUR."
         ),
+    )
+
+
+def _open_windows(stream: "Stream", plan: str) -> tuple[str, ...]:
+    """Return a warning per windowed aggregation whose state is never cleaned."""
+    if stream.query.output_mode != "update":
+        return ()
+    return tuple(
+        f"its windows of {column} stay in the state forever, because the watermark is on another column. "
+        "Fix: put the watermark on the column that the windows are made of."
+        for column in open_windows(plan)
     )
 
 
