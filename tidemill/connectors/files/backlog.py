@@ -168,7 +168,7 @@ def waiting_files(
         new = present
         for part in logged:
             new = [path for path in new if path not in part.paths]
-    oldest_ms = _oldest_read(logged, chosen)
+    oldest_ms = _oldest_read(logged, options)
     too_old = [path for path in new if _modified_ms(path) < oldest_ms] if oldest_ms else []
     new = [path for path in new if path not in set(too_old)] if too_old else new
     _refuse_doubling(new, what)
@@ -180,7 +180,7 @@ def waiting_files(
         if present
         else "0 files",
         unread=UnreadFiles(tuple(new)) if new else None,
-        warning=_skipped(too_old, chosen.get("maxfileage", "")) if too_old else "",
+        warning=_skipped(too_old, option_of(options, "maxfileage")) if too_old else "",
     )
 
 
@@ -190,9 +190,9 @@ def _oldest_read(logged: "list[_Logged]", options: Mapping[str, str]) -> int:
     It is relative to the newest file that the source has read. Spark ignores `maxFileAge` where it reads the latest
     files first with a limit, and so do we without one, because the limit is the default.
     """
-    age = FILE_AGE.fullmatch(options.get("maxfileage", "").strip().lower())
+    age = FILE_AGE.fullmatch(option_of(options, "maxfileage").strip())
     newest_ms = max((part.newest_ms for part in logged), default=0)
-    if age is None or options.get("latestfirst", "").lower() == "true":
+    if age is None or option_of(options, "latestfirst") == "true":
         return 0
     return max(0, newest_ms - int(int(age[1]) * _MILLISECONDS[age[2] or "ms"]))
 

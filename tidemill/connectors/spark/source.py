@@ -19,7 +19,7 @@ _KNOWN = {
     **dict.fromkeys(("csv", "json", "orc", "parquet", "text"), "FileSource"),
 }
 _ENDLESS = {
-    "rate": "it makes rows as the clock goes on. Use RateSource",
+    "rate": "it makes rows as time passes. Use RateSource",
     "socket": "it keeps nothing that a repeated batch could read again. Write what arrives into files or a topic",
 }
 
