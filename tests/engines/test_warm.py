@@ -11,9 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from tests.raising import raises
+from tests.waiting import wait_for
 from tests.warm_servers import attached, serving
 from tidemill.engines.warm import attachment, launch
 from tidemill.engines.warm.settings import described, differences
@@ -221,6 +223,8 @@ def test_no_server_starts_while_the_jvm_of_one_that_was_killed_may_be_writing(ho
     jvm = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()", "pyspark-shell"], stdin=subprocess.PIPE
     )
+    # A process that has just been started has no command line for a moment.
+    wait_for(lambda: "pyspark-shell" in psutil.Process(jvm.pid).cmdline(), 60)
     os.close(home.lock())
     record = ServerRecord(pid=1, jvm_pid=jvm.pid, spark_port=1, control_port=1, started_at="", settings={})
     record.write(home)
