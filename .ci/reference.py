@@ -70,6 +70,7 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
             Entry("FileSource", ("with_watermark",)),
             Entry("DeltaSource", ("with_watermark", "static")),
             Entry("RateSource", ("with_watermark",)),
+            Entry("SparkSource", ("with_watermark",)),
         ),
     },
     "Sinks": {
