@@ -231,7 +231,7 @@ def test_a_checkpoint_of_a_query_that_counted_nothing_is_continued(scratch, engi
         name="totals",
     )(lambda t: t.groupBy((F.col("n") % 2).alias("odd")).agg(F.sum("n").alias("total")))
     with monkeypatch.context() as patched:
-        patched.setattr("tidemill.connectors.connector.observed_input", lambda rows, _name: rows)
+        patched.setattr("tidemill.connectors.connector.observed_input", lambda rows, *_: rows)
         scratch.run(stream)
     write(engine, tmp_path / "t", 4, start=4)
     scratch.run(stream)

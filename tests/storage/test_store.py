@@ -179,6 +179,17 @@ def test_deleted_files_leave_no_folders(store: Store) -> None:
     assert store.names() == ["x"]
 
 
+def test_a_deleted_folder_is_gone_with_its_empty_folders(store: Store) -> None:
+    for key in ("t/_delta_log/0.json", "t/part.parquet", "u/part.parquet"):
+        store.create(key, b"x")
+    if isinstance(store, LocalStore):  # as Delta leaves one behind
+        Path(store.uri("t"), "_delta_log", "_commits").mkdir()
+    store.delete_folder("t")
+    store.delete_folder("missing")
+    assert [entry.key for entry in store.list()] == ["u"]
+    assert [entry.key for entry in store.walk("")] == ["u/part.parquet"]
+
+
 def test_files_are_created_while_others_delete_their_folder(store: Store) -> None:
     def create_and_delete(worker: int) -> bool:
         for step in range(20):

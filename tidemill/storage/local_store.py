@@ -114,13 +114,23 @@ class LocalStore:
             with suppress(FileNotFoundError):
                 os.unlink(path)
             folders.add(os.path.dirname(path))
-        root = os.fspath(self.root)
         for folder in folders:
-            emptied = folder
-            with suppress(OSError):  # one that has files, or that another process removed
-                while len(emptied) >= len(root):
-                    os.rmdir(emptied)
-                    emptied = os.path.dirname(emptied)
+            self._remove_empty(folder)
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with all that is below it, empty folders as well: Delta takes such for a table's log."""
+        path = self._path(folder)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+        self._remove_empty(os.path.dirname(path))
+
+    def _remove_empty(self, folder: str) -> None:
+        """Remove a folder that has nothing in it, and those above it up to the root."""
+        root = os.fspath(self.root)
+        with suppress(OSError):  # one that has files, or that another process removed
+            while len(folder) >= len(root):
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
 
     def list(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
         """Return the files and folders directly in a folder."""

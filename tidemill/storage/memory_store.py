@@ -61,6 +61,10 @@ class MemoryStore:
         for key in keys:
             self._files.pop(self._key(key), None)
 
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with all that is below it."""
+        self.delete([entry.key for entry in self.walk(folder)])
+
     def list(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
         """Return the files and folders directly in a folder."""
         start = len(prefix) + 1 if prefix else 0

@@ -124,6 +124,10 @@ class Store(Protocol):
         """Return all files below a folder at any depth, sorted by key; none where it is missing."""
         ...
 
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with all that is below it; nothing happens where it is missing."""
+        ...
+
     def copy(self, source: str, to: str, into: "Store | None" = None) -> None:
         """Copy a file, over one that is there.
 
@@ -171,8 +175,3 @@ def checked_key(key: str) -> str:
     if any(name in {"", ".", ".."} or "\0" in name for name in key.split("/")):
         raise ValueError(f"{key!r} is not a key: it must consist of names with '/' between them")
     return key
-
-
-def delete_folder(store: Store, folder: str) -> None:
-    """Delete all files below a folder."""
-    store.delete(entry.key for entry in store.walk(folder))

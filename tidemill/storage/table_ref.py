@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from tidemill.storage.delta_log import DeltaLog
 from tidemill.storage.local_store import LocalStore
-from tidemill.storage.store import Store, delete_folder
+from tidemill.storage.store import Store
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class TableRef:
 
     def delete(self) -> None:
         """Delete its files."""
-        delete_folder(self.store, self.key)
+        self.store.delete_folder(self.key)
 
     def open(self, version: int | None = None) -> "DeltaTable | None":
         """Return its state of a version, the newest if None; None where there is no table."""

@@ -23,7 +23,6 @@ from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.decide.decision import decide
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.stream_run import StreamRun
-from tidemill.storage.store import delete_folder
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ class Staging(ABC):
     def remove(self) -> None:
         """Remove the staging folder."""
         lake, stream = self.records.lake, self.records.stream
-        delete_folder(lake.store, f"{lake.staging(stream)}/{self.operation.id}")
+        lake.store.delete_folder(f"{lake.staging(stream)}/{self.operation.id}")
 
 
 def check_has_rows(stream: "Stream") -> None:

@@ -40,7 +40,6 @@ from tidemill.run.execute import query
 from tidemill.run.pause_points import pause_point
 from tidemill.run.spark.engine import record_jvm, session_of
 from tidemill.run.spark.error_translation import translated
-from tidemill.storage.store import delete_folder
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK
 
@@ -199,7 +198,7 @@ class _Replaying:
         lake = self.target.lake
         for entry in lake.store.list(lake.staging(self.stream.name)):
             if entry.name.startswith(f"{KIND}-"):
-                delete_folder(lake.store, entry.key)
+                lake.store.delete_folder(entry.key)
 
     def _steps(self, operation: Operation) -> tuple[Step, ...]:
         steps = []
@@ -207,9 +206,7 @@ class _Replaying:
             name = "table" if sink == MAIN_SINK else f"table-{sink}"
             steps.append(Step(name, partial(self._write, operation, sink)))
         steps.append(Step(QUARANTINE, partial(self._keep_refused, operation)))
-        steps.append(
-            Step("staging", partial(delete_folder, self.target.lake.store, self._staging(operation)))
-        )
+        steps.append(Step("staging", partial(self.target.lake.store.delete_folder, self._staging(operation))))
         return tuple(steps)
 
     def _staged(self, operation: Operation, table: str) -> "DataFrame":

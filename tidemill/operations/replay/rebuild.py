@@ -35,7 +35,6 @@ from tidemill.records.operation import Operation
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.execute.progress import Live
-from tidemill.storage.store import delete_folder
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ class _Rebuilding(Staging):
         number = self.operation.decided["generation"]
         # What an operation that was given up has left there.
         lake = self.records.lake
-        delete_folder(lake.store, f"{lake.checkpoints(self.stream.name)}/{number}")
+        lake.store.delete_folder(f"{lake.checkpoints(self.stream.name)}/{number}")
         live = self.records.manifest()
         firsts = {} if live is None else live.active.sources
         generation = Generation(
