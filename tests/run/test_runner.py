@@ -3,6 +3,7 @@
 import _thread
 import json
 import random
+import re
 import shutil
 import time
 from collections import Counter
@@ -568,9 +569,9 @@ def _error_of(place):
 @pytest.mark.parametrize(
     ("place", "kind", "message"),
     [
-        ("udf", "ValueError", "ValueError: no place."),
-        ("sink", "KeyError", "KeyError: 'column'."),
-        ("silent", "SilentError", "SilentError."),
+        ("udf", "ValueError", "ValueError: no place"),
+        ("sink", "KeyError", "KeyError: 'column'"),
+        ("silent", "SilentError", "SilentError"),
     ],
 )
 def test_an_error_of_python_is_named_wherever_it_was_raised(scratch, place, kind, message):
@@ -587,7 +588,10 @@ def test_an_error_of_python_is_named_wherever_it_was_raised(scratch, place, kind
     with pytest.raises(TerminalError) as raised:
         scratch.run(orders, [[order(1)]])
     assert raised.value.error_class.split(".")[-1] == kind
-    assert f"{message} No data was lost. Fix: correct the cause;" in str(raised.value)
+    text = str(raised.value)
+    assert re.search(
+        rf"{message} \(\S*test_runner\.py:\d+\)\. No data was lost\. Fix: correct the cause;", text
+    )
     assert "\n" not in str(raised.value)
 
 

@@ -1,0 +1,105 @@
+"""Compare runs whose watermark is continued from run to run with runs of plain Spark's watermarks, alternately.
+
+Two streams have the same left join of views and clicks, whose news alternates between the runs. One declares its
+watermarks on the sources, so that each run moves the watermark of a query that never stops, and emits what it closes.
+The other sets them in its function, which Tidemill leaves as Spark has them: it never emits. The script prints one line
+of docs/performance.md: the medians, and what the continuity adds to a run.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import write_deltalake
+from pyspark.sql import DataFrame
+from tidemill.engines.settings import SparkSettings
+
+from tidemill import DeltaAppend, Feed, Json, Pipeline, QueryOptions
+from tidemill import functions as F
+from tidemill.engines.engine import SparkEngine
+from tidemill.storage.lake import Lake
+from tidemill.testing import Scratch
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+COLUMNS = {"views": ("id", "at"), "clicks": ("of", "clicked")}
+
+
+def shop() -> Pipeline:
+    """Return the two streams, and those whose tables they read."""
+    pipeline = Pipeline("shop")
+    inputs = {
+        name: pipeline.stream(
+            source=Feed(name, format=Json(f"{key} STRING, {at} TIMESTAMP")), sink=DeltaAppend(), name=name
+        )(lambda rows: rows)
+        for name, (key, at) in COLUMNS.items()
+    }
+
+    def pairs(views: DataFrame, clicks: DataFrame) -> DataFrame:
+        near = (F.col("of") == F.col("id")) & F.expr("clicked BETWEEN at AND at + INTERVAL 10 MINUTES")
+        return views.join(clicks, near, "left").select("id", "of")
+
+    def by_hand(views: DataFrame, clicks: DataFrame) -> DataFrame:
+        return pairs(views.withWatermark("at", "10 minutes"), clicks.withWatermark("clicked", "10 minutes"))
+
+    query = QueryOptions(shuffle_partitions=2)
+    declared = {
+        name: stream.with_watermark(COLUMNS[name][1], "10 minutes") for name, stream in inputs.items()
+    }
+    pipeline.stream(source=declared, sink=DeltaAppend(), query=query, name="continued")(pairs)
+    pipeline.stream(source=inputs, sink=DeltaAppend(), query=query, name="plain")(by_hand)
+    return pipeline
+
+
+def main() -> None:
+    """Measure and print the line."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rounds", type=int, default=20)
+    arguments.add_argument("--rows", type=int, default=20_000)
+    options = arguments.parse_args()
+    pipeline = shop()
+    engine = SparkEngine(SparkSettings(shuffle_partitions=2))
+    seconds: dict[str, list[float]] = {"continued": [], "plain": []}
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Scratch(
+            lake=Lake.at(Path(folder) / "lake"), landing=Path(folder) / "landing", engine=engine
+        )
+        for name in COLUMNS:
+            arrive(scratch, pipeline, name, START, 0)
+        for number in range(options.rounds + 2):
+            arrive(
+                scratch,
+                pipeline,
+                ("views", "clicks")[number % 2],
+                START + timedelta(minutes=30 * number),
+                options.rows,
+            )
+            for name in sorted(seconds, reverse=number % 4 > 1):
+                began = time.perf_counter()
+                scratch.run(pipeline[name])
+                if number > 1:  # the first runs of both sides warm up
+                    seconds[name].append(time.perf_counter() - began)
+    engine.stop()
+    added = [a - b for a, b in zip(seconds["continued"], seconds["plain"], strict=True)]
+    print(
+        f"continued {statistics.median(seconds['continued']):.2f} s, plain "
+        f"{statistics.median(seconds['plain']):.2f} s (medians of {options.rounds} runs of {options.rows:,} rows); "
+        f"added {statistics.median(added):.2f} s ({min(added):.2f} to {max(added):.2f})"
+    )
+
+
+def arrive(scratch: Scratch, pipeline: Pipeline, name: str, time_of_rows: datetime, rows: int) -> None:
+    """Add rows of one moment to the table of an input."""
+    key, at = COLUMNS[name]
+    schema = pa.schema({key: pa.string(), at: pa.timestamp("us", "UTC")})
+    table = pa.Table.from_pylist(
+        [{key: f"{time_of_rows:%H%M}-{number}", at: time_of_rows} for number in range(rows)], schema
+    )
+    write_deltalake(scratch.lake.table(pipeline[name].name).uri, table, mode="append")
+
+
+if __name__ == "__main__":
+    main()
