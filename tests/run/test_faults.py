@@ -34,7 +34,7 @@ from tests.run.fault_oracle import (
 from tests.run.fault_streams import shop
 from tests.spark_of_tests import kill_server, own_server
 from tidemill.checkpoint import commit_batches, offset_batches, read_commit
-from tidemill.operations import accept_new_sink
+from tidemill.operations.edits.accept import accept_new_sink
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.lake import Lake
 from tidemill.testing import Scratch, multiset

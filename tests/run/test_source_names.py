@@ -17,7 +17,7 @@ from tests.raising import raises
 from tidemill import DeltaAppend, Feed, FileSource, Pipeline, Raw
 from tidemill.checkpoint import read_tail
 from tidemill.errors import TerminalError
-from tidemill.operations.edits.accept import accept_new_source
+from tidemill.operations.edits.accept import accept_new_sink, accept_new_source
 from tidemill.operations.edits.rename_source import rename_source
 from tidemill.records.stream_records import StreamRecords
 
@@ -108,13 +108,14 @@ def test_a_plan_that_spark_refuses_leaves_everything_as_it_was(scratch, folders)
     folders.write("a", "1")
     folders.write("b", "2")
     scratch.run(folders.stream("a", "b"))
-    before = folders.untouched()
     folders.write("b", "3")
     reading = FileSource(path=str(folders.root / "b"), format="text")
     sinks = [DeltaAppend(name="copy"), DeltaAppend()]
     wrong = Pipeline("shop").stream(source={"b": reading}, sink=sinks, name="all")(
         lambda b: b.withColumn("n", F.lit(1)).orderBy("n")
     )
+    accept_new_sink(wrong, scratch.target, "copy")
+    before = folders.untouched()
     with raises("query-failed", "Sorting is not supported"):
         scratch.run(wrong)
 
