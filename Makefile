@@ -107,6 +107,7 @@ ticks/measure.py
 endef
 define BENCH_LONG
 windows.py
+watermarks.py
 increment/jvm.py
 growth.py --increments 1000
 endef

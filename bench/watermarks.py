@@ -16,12 +16,12 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame
-from tidemill.engines.settings import SparkSettings
 
 from tidemill import DeltaAppend, Feed, Json, Pipeline, QueryOptions
 from tidemill import functions as F
 from tidemill.engines.engine import SparkEngine
 from tidemill.storage.lake import Lake
+from tidemill.target.spark_settings import SparkSettings
 from tidemill.testing import Scratch
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
