@@ -153,19 +153,24 @@ class LiveDagster:
 
     def graphql(self, query, **variables):
         """Return the data of an answer of the webserver."""
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/graphql",
-            json.dumps({"query": query, "variables": variables}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own server
-            answered = json.load(answer)
-        assert "errors" not in answered, answered
-        return answered["data"]
+        return graphql(self.port, query, **variables)
 
     def wait_for(self, condition, seconds):
         """Wait until a condition is true, and return its value; fail with the end of the log."""
         return wait_for(condition, seconds, self.log, every=0.2)
+
+
+def graphql(port, query, **variables):
+    """Return the data of an answer of the webserver on a port."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/graphql",
+        json.dumps({"query": query, "variables": variables}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own server
+        answered = json.load(answer)
+    assert "errors" not in answered, answered
+    return answered["data"]
 
 
 def table_rows(project, stream):

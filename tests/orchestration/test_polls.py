@@ -64,6 +64,11 @@ def test_a_schedule_always_looks(shop):
     assert RunWhen(cron="0 6 * * *").next_poll(datetime.now(UTC)) is None
 
 
+def test_timers_wait_for_their_time_also_at_the_ticks_of_a_schedule():
+    now = datetime.now(UTC)
+    assert RunWhen(cron="0 6 * * *", timers_every="1 hour").next_timers(now) == now + timedelta(hours=1)
+
+
 def test_a_poll_that_finds_nothing_is_followed_by_the_next_after_the_interval(shop):
     pipeline = shop.target.pipelines().pipelines["shop"]
     sensor = backlog_sensor(pipeline, stream_keys(pipeline), target=shop.target)

@@ -6,13 +6,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import urllib.request
 import venv
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.orchestration.live_dagster import graphql
 from tests.waiting import free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -135,14 +136,7 @@ def dagster_dev(shop: Path, folder: Path):
     home.mkdir(parents=True)
     (home / "dagster.yaml").symlink_to(shop / "resources" / "dagster" / "dagster.yaml")
 
-    def ask(query: str):
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/graphql",
-            json.dumps({"query": query}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own server
-            return json.load(answer)["data"]
+    ask = partial(graphql, port)
 
     def is_loaded() -> bool:
         with suppress(OSError):

@@ -56,7 +56,7 @@ def test_timers_fire_after_the_data_and_when_they_are_due(scratch):
     now, records = datetime.now(UTC), StreamRecords(scratch.lake, silent.name)
     assert tick(silent, scratch.target, now=now).state == "idle"
     [poll] = status_of(silent, scratch.target).polls
-    assert "a run fires the timers that are due every 1 hour" in poll
+    assert "a run fires those that are due every 1 hour" in poll
     manifest = records.manifest()
     an_hour_ago = replace(manifest.last_run, ended_at=(now - timedelta(hours=1)).isoformat())
     records.write_manifest(replace(manifest, last_run=an_hour_ago))

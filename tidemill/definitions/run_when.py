@@ -136,19 +136,17 @@ class RunWhen:
         Args:
             last_ended_at: When the last run ended; None before the first.
         """
-        return self._after(self.poll_every, last_ended_at)
+        assert isinstance(self.poll_every, timedelta)  # noqa: S101 - __post_init__ made it one
+        return None if last_ended_at is None or self.cron is not None else last_ended_at + self.poll_every
 
     def next_timers(self, last_ended_at: datetime | None) -> datetime | None:
-        """Return when a run fires timers; None where the schedule says it, or at once.
+        """Return from when on a run fires timers; None for at once.
 
         Args:
             last_ended_at: When the last run ended; None before the first.
         """
-        return self._after(self.timers_every, last_ended_at)
-
-    def _after(self, every: str | timedelta, last_ended_at: datetime | None) -> datetime | None:
-        assert isinstance(every, timedelta)  # noqa: S101 - __post_init__ made it one
-        return None if last_ended_at is None or self.cron is not None else last_ended_at + every
+        assert isinstance(self.timers_every, timedelta)  # noqa: S101 - __post_init__ made it one
+        return None if last_ended_at is None else last_ended_at + self.timers_every
 
     def _compared(self, amount: Amount, now: datetime) -> list[tuple[bool, str]]:
         """Return whether each condition that can be measured is reached, and how far it is."""

@@ -67,7 +67,9 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
                 changes=source.reads_changes,
                 options=source.options,
                 snapshot=True,
-                first=self.first_version(source, reading.target.lake, reading.record.first_version),
+                first=self.first_version(source, reading.target.lake, reading.record.first_version)
+                if reading.offset is None
+                else None,
             )
         table = self.table(source, reading.target.lake)
         return waiting_versions(table, reading.offset, what=source.describe(), reading=how)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from tidemill.connectors.known_options import option_of
 from tidemill.errors import TerminalError
 from tidemill.storage.table_ref import TableRef
 
@@ -24,14 +25,14 @@ def first_version(table: TableRef, options: Mapping[str, str], recorded: int | N
     Raises:
         TerminalError: The declared time is in the future.
     """
-    declared = {option.lower(): value for option, value in options.items()}
-    head = table.log.latest_version()
+    is_latest = option_of(options, "startingversion") == "latest"
+    starting = option_of(options, "startingtimestamp").upper()
+    if is_latest and recorded is not None:
+        return recorded
+    head = table.log.latest_version() if is_latest or starting else None
     if head is None:
         return None
-    if declared.get("startingversion", "").lower() == "latest":
-        return head + 1 if recorded is None else recorded
-    starting = declared.get("startingtimestamp")
-    return None if starting is None else _version_at(table, starting, head)
+    return head + 1 if is_latest else _version_at(table, starting, head)
 
 
 def time_of(timestamp: str) -> datetime:

@@ -35,6 +35,7 @@ class RunDecision:
     Attributes:
         manifest: The manifest to continue; a new one for a stream that has never run.
         backlog: The backlog by the names of the streaming sources.
+        has_timers: Whether the state may have timers that fire by the clock; only Spark can read which.
     """
 
     stream: "Stream"
@@ -42,6 +43,7 @@ class RunDecision:
     manifest: Manifest
     sources: Mapping[str, SourceRecord] = field(default_factory=dict)
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
+    has_timers: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -78,18 +80,8 @@ class RunDecision:
         return self.stream.run_when.next_poll(self._last_ended_at) if self.uncounted else None
 
     @property
-    def has_timers(self) -> bool:
-        """Whether the state may have timers that fire by the clock; only Spark can read which."""
-        manifest = self.snapshot.manifest
-        if manifest is None or not have_timers(manifest.active.operators):
-            return False
-        last_run = manifest.last_run
-        line = self.snapshot.records.ledger.newest_line(None if last_run is None else last_run.run_id)
-        return line is None or line.state_rows != 0
-
-    @property
     def next_timers(self) -> datetime | None:
-        """When a run fires timers that are due by then; None where there are none, or at once."""
+        """From when on a run fires the timers that are due; None where there are none, or at once."""
         return self.stream.run_when.next_timers(self._last_ended_at) if self.has_timers else None
 
     @property
@@ -186,4 +178,14 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> RunDecision:
         manifest=snapshot.manifest or first_manifest({}),
         sources=source_records.updated_sources(stream, target, snapshot, bound),
         backlog=backlog,
+        has_timers=_has_timers(snapshot),
     )
+
+
+def _has_timers(snapshot: Snapshot) -> bool:
+    manifest = snapshot.manifest
+    if manifest is None or not have_timers(manifest.active.operators):
+        return False
+    last_run = manifest.last_run
+    line = snapshot.records.ledger.newest_line(None if last_run is None else last_run.run_id)
+    return line is None or line.state_rows != 0

@@ -14,7 +14,6 @@ from tidemill.text.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from tidemill.connectors.backlog import Backlog
-    from tidemill.definitions.run_when import RunWhen
     from tidemill.definitions.stream import Stream
     from tidemill.run.decide.decision import RunDecision
     from tidemill.target.target import Target
@@ -96,23 +95,24 @@ def status_of(stream: "Stream", target: "Target") -> Status:
 
 
 def _polls(decision: "RunDecision") -> list[str]:
-    policy = decision.stream.run_when
+    policy, when = decision.stream.run_when, "each tick of its schedule looks for data"
+    if policy.cron is None:
+        when = f"a run looks for data {_every(policy.poll_every, decision.next_poll)}"
     polls = [
-        f"Source {name!r} cannot be counted: {backlog.detail}; "
-        f"{_when(policy, 'looks for data', policy.poll_every, decision.next_poll)}."
+        f"Source {name!r} cannot be counted: {backlog.detail}; {when}."
         for name, backlog in decision.uncounted.items()
     ]
     if decision.has_timers:
-        when = _when(policy, "fires the timers that are due", policy.timers_every, decision.next_timers)
-        polls.append(f"Its state has timers; {when}.")
+        when = f"a run fires those that are due {_every(policy.timers_every, decision.next_timers)}"
+        polls.append(
+            f"Its state has timers; {when}{'' if policy.cron is None else ', at a tick of its schedule'}."
+        )
     return polls
 
 
-def _when(policy: "RunWhen", does: str, every: str | timedelta, next_at: datetime | None) -> str:
-    if policy.cron is not None:
-        return f"each tick of its schedule {does}"
+def _every(length: str | timedelta, next_at: datetime | None) -> str:
     start = "at once" if next_at is None else f"at {next_at:%Y-%m-%d %H:%M:%S} UTC"
-    return f"a run {does} every {format_duration(parse_duration(every, field='every'))}, the next {start}"
+    return f"every {format_duration(parse_duration(length, field='every'))}, the next {start}"
 
 
 def _running_batch(records: StreamRecords) -> int | None:
