@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from tidemill.definitions.sql import SqlFunction
 from tidemill.text.digest import digest
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def code_version(stream: "Stream") -> str:
     """Return a short hash, the same in every process, on every host and in every version of Python.
 
-    Comments, layout and docstrings do not change it.
+    Comments, layout and docstrings do not change it, and neither do those of a SQL text.
     """
     declared = {
         "function": _plain(stream.function),
@@ -46,6 +47,8 @@ def _plain(value: Any) -> Any:
             plain = {str(key): _plain(member) for key, member in value.items()}
         case list() | tuple():
             plain = [_plain(member) for member in value]
+        case SqlFunction():
+            plain = value.code
         case set() | frozenset():
             plain = sorted(str(member) for member in value)
         case partial():

@@ -12,9 +12,11 @@ from tidemill.definitions.expectations import Expect
 from tidemill.definitions.options import OutputMode
 from tidemill.definitions.sink import Sink, TableSink
 from tidemill.definitions.source import Source
+from tidemill.definitions.sql import SqlFunction
 from tidemill.definitions.stream import Stream
 from tidemill.errors import DefinitionError
 from tidemill.text.names import MAIN_SINK, RESERVED_RULES, valid_argument
+from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Transform
@@ -34,12 +36,14 @@ class Underlying:
     Attributes:
         name: The name of its function; None for a lambda.
         description: Its docstring.
-        code: Its code object; None where it has none.
+        file: The file of its code; None where it has none.
+        line: The line of its code in the file.
     """
 
     name: str | None
     description: str
-    code: object | None
+    file: str | None
+    line: int = 0
 
 
 def underlying(function: "Transform") -> Underlying:
@@ -48,6 +52,8 @@ def underlying(function: "Transform") -> Underlying:
     Raises:
         DefinitionError: It is a class, a coroutine or a generator, or is not callable.
     """
+    if isinstance(function, SqlFunction):
+        return Underlying(None, function.description, function.file, function.line)
     inner: object = function
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -62,19 +68,20 @@ def underlying(function: "Transform") -> Underlying:
             code="function-invalid",
         )
     name = getattr(inner, "__name__", None)
+    code = getattr(described, "__code__", None)
+    location = (code.co_filename, code.co_firstlineno) if inspect.iscode(code) else (None, 0)
     return Underlying(
         name=name if isinstance(name, str) and name != "<lambda>" else None,
         description=inspect.cleandoc(inspect.getdoc(inner) or "") if inspect.isroutine(inner) else "",
-        code=getattr(described, "__code__", None),
+        file=location[0],
+        line=location[1],
     )
 
 
 def location_of(function: "Transform") -> str:
     """Return `file:line` of a function."""
-    code = underlying(function).code
-    return (
-        f"{Path(code.co_filename).name}:{code.co_firstlineno}" if inspect.iscode(code) else "unknown location"
-    )
+    code = underlying(function)
+    return "unknown location" if code.file is None else f"{Path(code.file).name}:{code.line}"
 
 
 def arguments_of(function: "Transform") -> list[str]:
@@ -83,6 +90,8 @@ def arguments_of(function: "Transform") -> list[str]:
     Raises:
         DefinitionError: Its signature cannot be read, or it takes a variable number of arguments.
     """
+    if isinstance(function, SqlFunction):
+        return list(function.arguments)
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -101,24 +110,28 @@ def arguments_of(function: "Transform") -> list[str]:
 
 
 def named_sources(
-    arguments: Sequence[str], source: Source | Stream | Mapping[str, Source | Stream]
+    function: "Transform", source: Source | Stream | Mapping[str, Source | Stream]
 ) -> dict[str, Source]:
     """Return the sources by argument name, in the order of the function's arguments.
 
     Raises:
         DefinitionError: The names do not match, or something is not a source.
     """
+    arguments = arguments_of(function)
+    is_sql = isinstance(function, SqlFunction)
     if not isinstance(source, Mapping):
         if len(arguments) != 1:
+            takes = "SQL text reads" if is_sql else "function takes"
             raise DefinitionError(
-                f"source is one source, and the function takes {len(arguments)} arguments {list(arguments)}: "
-                "give source={argument: source, ...}, or let the function take one DataFrame.",
+                f"source is one source, and the {takes} {pluralize(len(arguments), 'table' if is_sql else 'argument')} "
+                f"{arguments}: give source={{name: source, ...}}, or read one.",
                 code="source-arguments-differ",
             )
         source = {arguments[0]: source}
     if set(source) != set(arguments):
         raise DefinitionError(
-            f"the keys of source are {sorted(source)}, and the function's arguments are {sorted(arguments)}: "
+            f"the keys of source are {sorted(source)}, and the "
+            f"{'tables of the SQL text' if is_sql else 'arguments of the function'} are {sorted(arguments)}: "
             "they must be the same names.",
             code="source-arguments-differ",
         )

@@ -13,13 +13,13 @@ def clicks(events):
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from tidemill.definitions.arguments import with_known_arguments
 from tidemill.definitions.backfill_by import BackfillBy, backfill_column
 from tidemill.definitions.bounds import Checks
 from tidemill.definitions.declaration import (
-    arguments_of,
     check_freshness,
     check_parts,
     location_of,
@@ -34,6 +34,7 @@ from tidemill.definitions.options import QueryOptions
 from tidemill.definitions.run_when import RunWhen
 from tidemill.definitions.sink import Sink
 from tidemill.definitions.source import Source
+from tidemill.definitions.sql import sql_function
 from tidemill.definitions.stream import Stream
 from tidemill.errors import DefinitionError
 from tidemill.text.durations import parse_duration
@@ -41,6 +42,20 @@ from tidemill.text.names import RESERVED_PIPELINES, StreamName, valid_name, vali
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Transform
+
+
+class _Further(TypedDict, total=False):
+    """The arguments of `Pipeline.stream` that a stream in SQL takes as they are."""
+
+    expect: Sequence[Expect]
+    query: QueryOptions | None
+    checks: Checks | None
+    owners: Sequence[str]
+    tags: Mapping[str, str] | None
+    run_when: RunWhen | None
+    record_idle: bool | None
+    backfill_by: str | BackfillBy | None
+    lookback: str | timedelta | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +158,7 @@ class Pipeline:
                 stream = Stream(
                     name=full_name,
                     function=function,
-                    sources=named_sources(arguments_of(function), source),
+                    sources=named_sources(function, source),
                     sinks=ordered_sinks(sink),
                     expect=unique_rules(expect),
                     query=query or QueryOptions(),
@@ -168,6 +183,39 @@ class Pipeline:
             return stream
 
         return declare
+
+    def sql(
+        self,
+        name: str,
+        text: str | Path,
+        *,
+        source: Source | Stream | Mapping[str, Source | Stream],
+        sink: Sink | Sequence[Sink],
+        description: str = "",
+        **further: Unpack[_Further],
+    ) -> Stream:
+        """Declare a stream by a SELECT over its sources.
+
+        ```python
+        ads.sql("big", "SELECT * FROM impressions WHERE cost_micros > 1000", source=impressions, sink=DeltaAppend())
+        ```
+
+        Args:
+            name: The stream's name.
+            text: The text; or the path of a file that ends with `.sql`, relative to the file with this call.
+            source: One source, by the only name that the text reads; or sources by the names that it reads.
+            sink: One sink, or an ordered list, each with a name.
+            description: What the stream is for.
+            further: Other arguments of `Pipeline.stream`.
+
+        Raises:
+            DefinitionError: With the stream, and the line of the text or the field.
+        """
+        try:
+            function = sql_function(text, description)
+        except DefinitionError as error:
+            raise DefinitionError(error.what, stream=f"{self.name}/{name}", code=error.code) from None
+        return self.stream(name=name, source=source, sink=sink, **further)(function)
 
     def _name_of(self, function: "Transform", name: str | None) -> StreamName:
         name = name or underlying(function).name

@@ -87,7 +87,25 @@ def parse_plan(plan: str) -> Node | None:
         else:
             root = node
         path.append((depth, node))
-    return root
+    return None if root is None else _inlined(root, {})
+
+
+def _inlined(node: Node, definitions: dict[str, Node]) -> Node:
+    """Put the definition of each common table expression where a query refers to it, as Spark does later."""
+    if node.name == "WithCTE":
+        *before, query = node.children
+        for definition in before:
+            definitions[_number(definition)] = _inlined(definition.children[0], definitions)
+        return _inlined(query, definitions)
+    if node.name == "CTERelationRef" and _number(node) in definitions:
+        return definitions[_number(node)]
+    node.children = [_inlined(child, definitions) for child in node.children]
+    node.inner = [_inlined(child, definitions) for child in node.inner]
+    return node
+
+
+def _number(node: Node) -> str:
+    return node.arguments.partition(",")[0]
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -8,6 +8,8 @@ import hashlib
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from tidemill.cache import cache_root
 from tidemill.errors import DefinitionError
@@ -54,6 +56,46 @@ def valid_condition(condition: object, *, field: str) -> str:
     return condition
 
 
+def tables_of(query: object, *, field: str) -> tuple[str, ...]:
+    """Return the names of the tables that a query reads, in their order, without common table expressions.
+
+    Args:
+        query: A SELECT, or several that are combined.
+        field: What it is, named in the error.
+
+    Raises:
+        DefinitionError: It cannot be parsed, or is another statement.
+    """
+    if not isinstance(query, str) or not query.strip():
+        raise DefinitionError(f"{field} is {query!r}: write a SELECT.", code="sql-invalid")
+    return tuple(_remembered(f"tables {query}", lambda: " ".join(_parse_tables(query, field))).split())
+
+
+def _parse_tables(query: str, what: str) -> list[str]:
+    from sqlglot import exp, parse
+    from sqlglot.errors import ParseError, SqlglotError
+    from sqlglot.optimizer.scope import traverse_scope
+
+    try:
+        statements = parse(query, dialect=_DIALECT)
+    except SqlglotError as error:
+        details = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+        line = f"line {details['line']} of " if details.get("line") else ""
+        near = f", near {details['highlight']!r}" if details.get("highlight") else ""
+        raise DefinitionError(f"{line}{what}: {_reason(error)}{near}.", code="sql-invalid") from None
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise DefinitionError(f"{what} is not one SELECT.", code="sql-invalid")
+    relations = (source for scope in traverse_scope(statements[0]) for source in scope.sources.values())
+    tables = [table for table in relations if isinstance(table, exp.Table) and table.name]
+    if qualified := next((table for table in tables if table.db), None):
+        raise DefinitionError(
+            f"{what} reads the table {qualified.sql(_DIALECT)!r}, whose version no run would pin: declare it as a "
+            "source, such as customers.static(), and read it by the name of the source.",
+            code="sql-invalid",
+        )
+    return list(dict.fromkeys(table.name.lower() for table in tables))
+
+
 def _parse_schema(schema: str, what: str) -> None:
     from sqlglot import exp, parse_one
     from sqlglot.errors import SqlglotError
@@ -92,13 +134,15 @@ def _reason(error: Exception) -> str:
     return _MARKUP.sub("", str(error)).splitlines()[0].split(". Line ")[0].rstrip(".")
 
 
-def _remembered(text: str, check: Callable[[], None]) -> None:
-    """Run a check unless the same text has passed it before."""
+def _remembered(text: str, check: Callable[[], str | None]) -> str:
+    """Return what a check returns, and run it only if the same text has not passed it before."""
     mark = cache_root() / "sql" / hashlib.sha256(f"1 {_DIALECT} {text}".encode()).hexdigest()
     with suppress(OSError):
-        if mark.exists():
-            return
-    check()
+        return mark.read_text()
+    result = check() or ""
     with suppress(OSError):  # a cache that cannot be written costs time only
         mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
+        with NamedTemporaryFile("w", dir=mark.parent, delete=False) as file:
+            file.write(result)
+        Path(file.name).replace(mark)
+    return result

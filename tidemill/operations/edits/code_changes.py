@@ -16,7 +16,7 @@ from tidemill.run.spark import classic
 from tidemill.run.spark.engine import session_of
 from tidemill.run.spark.error_translation import translated
 from tidemill.run.tables import new_readers
-from tidemill.run.tables.versions import current_versions
+from tidemill.run.tables.versions import current_versions, have_versions
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
@@ -117,12 +117,14 @@ def _code_change(
     check(stream, snapshot)
     source_records.check_names(stream, snapshot)
     source_records.check_bindings(stream, target, snapshot, source_records.bindings(stream, target))
-    if snapshot.manifest is None or (snapshot.tail.latest_commit is None and not snapshot.tail.stateful):
+    is_new = snapshot.manifest is None or (snapshot.tail.latest_commit is None and not snapshot.tail.stateful)
+    reads_nothing_yet = is_new and not have_versions(stream, target.lake)
+    if on_build is not None and not reads_nothing_yet:
+        on_build(stream)
+    built = None if reads_nothing_yet else build_now(stream, target, engine, snapshot)
+    if built is None or snapshot.manifest is None or is_new:
         what = "It has no state and has never committed a batch, so any code can start."
         return CodeChange(stream=stream, kind="safe", what=what)
-    if on_build is not None:
-        on_build(stream)
-    built = build_now(stream, target, engine, snapshot)
     active = snapshot.manifest.active
     verdict = code_change.verdict(active, snapshot.tail, built.operators, built.fingerprint)
     pinned = dict(active.confs)

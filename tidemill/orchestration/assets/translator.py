@@ -1,6 +1,5 @@
 """How streams, and the external data that they read, become Dagster assets."""
 
-import inspect
 import warnings
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -213,15 +212,15 @@ def code_reference(stream: "Stream") -> dict[str, CodeReferencesMetadataValue]:
 
     `link_code_references_to_git` of Dagster turns it into a link to a repository.
     """
-    code = underlying(stream.function).code
-    file = _file(code.co_filename) if inspect.iscode(code) else None
-    if not inspect.iscode(code) or file is None:
+    code = underlying(stream.function)
+    file = None if code.file is None else _file(code.file)
+    if file is None:
         return {}
     with warnings.catch_warnings():  # one per stream otherwise, at each load of the code location
         warnings.simplefilter("ignore", BetaWarning)
         reference = LocalFileCodeReference(
             file_path=file,
-            line_number=code.co_firstlineno,
+            line_number=code.line,
             label=stream.declared_at,
         )
         return {"dagster/code_references": CodeReferencesMetadataValue(code_references=[reference])}

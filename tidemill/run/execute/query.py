@@ -21,6 +21,7 @@ from tidemill.definitions.columns import (
     VIOLATED,
     refuse_reserved,
 )
+from tidemill.definitions.sql import SqlFunction
 from tidemill.errors import TerminalError
 from tidemill.plans.lineage import Lineage, lineage_of, watermarks_in
 from tidemill.plans.open_windows import open_windows
@@ -166,7 +167,8 @@ def _operators(rows: "DataFrame", plan: str) -> tuple[StatefulOperator, ...] | N
 def fingerprint(stream: "Stream", plan: str) -> str:
     """Return a short hash of a plan and of the function's source, the same in every process."""
     try:
-        source = inspect.getsource(stream.function)
+        function = stream.function
+        source = function.code if isinstance(function, SqlFunction) else inspect.getsource(function)
     except (OSError, TypeError):  # typed at a prompt, or a callable object
         source = ""
     return hashlib.sha256(f"{plan}\n{source}".encode()).hexdigest()[:16]

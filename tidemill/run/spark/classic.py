@@ -15,6 +15,11 @@ _UNSTABLE = (
     (re.compile(r"(?<=\w)@[0-9a-f]{1,8}\b"), ""),
     (re.compile(r"\blambda ([a-z]+)_\d+#"), r"lambda \1#"),
     (re.compile(r"#\d+L?"), ""),
+    (re.compile(r"\b(CTERelation(?:Def|Ref)) \d+"), r"\1"),
+    (
+        re.compile(r"\b_pyspark_(?:connect_temp_view_)?[0-9a-f]{32}\b"),
+        "_pyspark",
+    ),  # a DataFrame in a SQL text
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), ""),
 )
 _LISTENER_SECONDS = 1.0

@@ -69,6 +69,12 @@ def _tables(stream: "Stream", lake: "Lake") -> "Iterator[tuple[str, TableRef]]":
             yield name, table
 
 
+def have_versions(stream: "Stream", lake: "Lake") -> bool:
+    """Return whether all tables that a stream reads exist."""
+    tables = (connector_of(source).table(source, lake) for source in stream.sources.values())
+    return all(table is None or table.log.latest_version() is not None for table in tables)
+
+
 def current_versions(stream: "Stream", lake: "Lake") -> dict[str, int]:
     """Return the newest Delta version of each static reading of a stream.
 

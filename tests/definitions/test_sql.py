@@ -1,0 +1,87 @@
+"""Streams declared in SQL: their sources, their code version, and what is refused at import."""
+
+import pytest
+
+from tests.raising import raises
+from tidemill import DeltaAppend, Pipeline, RateSource
+from tidemill.definitions.code_version import code_version
+
+ROWS = RateSource()
+SINK = DeltaAppend()
+
+
+def declared(text, source=ROWS):
+    return Pipeline("shop").sql("big", text, source=source, sink=SINK)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("SELECT * FROM orders", ["orders"]),
+        ("WITH orders AS (SELECT * FROM orders) SELECT * FROM orders", ["orders"]),
+        ("SELECT * FROM Orders o JOIN clicks USING (id)", ["orders", "clicks"]),
+        ("SELECT x FROM orders, LATERAL explode(items) AS t(x)", ["orders"]),
+        ("SELECT id FROM orders WHERE id IN (SELECT id FROM fraud) UNION ALL SELECT 1", ["orders", "fraud"]),
+    ],
+)
+def test_the_tables_of_the_text_are_its_sources(text, names):
+    stream = declared(text, ROWS if len(names) == 1 else dict.fromkeys(names, ROWS))
+    assert sorted(stream.sources) == sorted(names)
+    assert declared(text, dict.fromkeys(names, ROWS)).sources.keys() == stream.sources.keys()
+
+
+def test_a_text_may_have_a_file_of_its_own(tmp_path):
+    file = tmp_path / "big.sql"
+    file.write_text("SELECT *\nFROM orders\n")
+    stream = declared(file)
+    assert stream.declared_at == "big.sql:1"
+    assert declared("SELECT * FROM orders").declared_at.startswith("test_sql.py:")
+    before = code_version(stream)
+    file.write_text("SELECT value\nFROM orders\n")
+    assert code_version(declared(str(file))) != before
+    with raises("sql-invalid", "shop/big", "missing.sql"):
+        declared("missing.sql")
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("select value -- the number\n  from orders /* of the shop */ where name='a  b'", True),
+        ("select value from orders where name = 'a  b'", True),
+        ("select value from orders where name = 'a b'", False),
+        ("select value from orders where name = 'a  b' -- and more", True),
+        ("select /*+ REPARTITION(3) */ value from orders where name = 'a  b'", False),
+        ("select value + 1 from orders where name = 'a  b'", False),
+        ("select value from orders where name = '--a  b'", False),
+    ],
+)
+def test_only_the_code_of_a_text_changes_its_version(text, same):
+    before = code_version(declared("select value\nfrom orders where name = 'a  b'"))
+    assert (code_version(declared(text)) == before) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "code", "words"),
+    [
+        ("SELECT *\nFROM orders WHER value > 1 1", ROWS, "sql-invalid", "line 2 of its SQL text"),
+        ("INSERT INTO a SELECT * FROM orders", ROWS, "sql-invalid", "not one SELECT"),
+        ("SELECT 1 FROM orders; SELECT 2 FROM orders", ROWS, "sql-invalid", "not one SELECT"),
+        ("  ", ROWS, "sql-invalid", "write a SELECT"),
+        ("SELECT * FROM shop.orders", ROWS, "sql-invalid", "customers.static()"),
+        ("SELECT * FROM orders, clicks", ROWS, "source-arguments-differ", "reads 2 tables"),
+        ("SELECT * FROM orders", {"order": ROWS}, "source-arguments-differ", "tables of the SQL text"),
+        ("SELECT * FROM orders", {"orders": ROWS, "b": ROWS}, "source-arguments-differ", "['b', 'orders']"),
+    ],
+)
+def test_a_text_that_cannot_be_a_stream_is_refused_at_import(text, source, code, words):
+    with raises(code, "shop/big", words):
+        declared(text, source)
+
+
+def test_the_other_arguments_are_those_of_a_stream():
+    stream = Pipeline("shop").sql(
+        "big", "SELECT * FROM orders", source=ROWS, sink=SINK, description="Big ones.", tags={"team": "shop"}
+    )
+    assert (stream.description, stream.tags) == ("Big ones.", {"team": "shop"})
+    with raises("argument-not-known", "trigger"):
+        Pipeline("shop").sql("big", "SELECT * FROM orders", source=ROWS, sink=SINK, trigger="1s")
