@@ -96,6 +96,25 @@ def two(left, right):
         (lambda: DeltaAppend(partitionBy=["day"]), "argument-not-known", "partition_by, cluster_by"),
         (lambda: KafkaSource(subscribe="a, b"), "argument-invalid", "subscribe=['a', 'b']"),
         (lambda: KafkaSource(subscribe="a", starting_offsets="first"), "argument-invalid", "'first'"),
+        (lambda: KafkaSource(subscribe=["a", "b", "a"]), "argument-invalid", "each topic once"),
+        (lambda: KafkaSource(subscribe=["a.*"]), "argument-invalid", "subscribe_pattern="),
+        (lambda: KafkaSource(subscribe="a", starting_offsets={"b": {0: 1}}), "argument-invalid", "'b'"),
+        (lambda: KafkaSource(subscribe="a", starting_offsets={"a": 1}), "argument-invalid", "{0: 17}"),
+        (
+            lambda: KafkaSource(subscribe="a", starting_offsets={"a": {0: -3}}),
+            "argument-invalid",
+            "-2 (earliest)",
+        ),
+        (
+            lambda: KafkaSource(subscribe="a", starting_offsets={"a": {"0": 3}}),
+            "argument-invalid",
+            "whole numbers",
+        ),
+        (
+            lambda: KafkaSource(assign={"a": (0,)}, starting_offsets={"a": {1: 5}}),
+            "argument-invalid",
+            "assign has [0]",
+        ),
         (
             lambda: KafkaSource(subscribe="a", options={"kafka.bootstrap.servers": "b:9092"}),
             "option-is-argument",

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import functions as F
 
+from tests.raising import raises
 from tidemill import Checks, DeltaAppend, Feed, FileSource, Json, KafkaSource, Pipeline, Raw
 from tidemill.checks.evaluation import evaluate
 from tidemill.connectors.connector import Reading
@@ -125,6 +126,33 @@ def test_three_ways_to_name_what_is_read(scratch, broker, topic, how):
         send(broker, topic, (value, value))
         scratch.run(stream)
     assert scratch.rows(stream, "value", "topic") == multiset([("a", topic), ("b", topic)])
+
+
+def test_several_topics_begin_at_offsets_that_leave_partitions_out(scratch, broker, topic):
+    scratch.clusters["default"] = KafkaCluster(bootstrap=broker.bootstrap)
+    other = f"{topic}-other"
+    broker.create_topic(other, partitions=2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for name, number, value in [(topic, 0, "skipped"), (topic, 0, "a"), (topic, 1, "b"), (other, 1, "c")]:
+        producer.produce(name, value=value, partition=number)
+    assert producer.flush(30) == 0
+    source = KafkaSource(subscribe=[topic, other], starting_offsets={topic: {0: 1}})
+    stream = Pipeline("shop").stream(source=source, sink=DeltaAppend(), name="messages")(
+        lambda messages: messages.select(F.col("value").cast("string"), "topic")
+    )
+    scratch.run(stream)
+    expected = [("a", topic), ("b", topic), ("c", other)]
+    assert scratch.rows(stream) == multiset(expected)
+    send(broker, topic, ("d", "d"))
+    scratch.run(stream)
+    assert scratch.rows(stream) == multiset([*expected, ("d", topic)])
+
+    unknown = KafkaSource(subscribe=topic, starting_offsets={topic: {99: 0}})
+    wrong = Pipeline("shop").stream(source=unknown, sink=DeltaAppend(), name="wrong")(
+        lambda messages: messages
+    )
+    with raises("kafka-partition-missing", "partition 99", "correct starting_offsets="):
+        scratch.run(wrong)
 
 
 def _all(files, messages, table):

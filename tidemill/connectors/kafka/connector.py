@@ -186,7 +186,7 @@ class KafkaConnector(Connector[KafkaSource]):
             .format("kafka")
             .options(**source.cluster_in(context.target).spark_options())
             .options(**source.options)
-            .option("startingOffsets", _starting_offsets(source))
+            .option("startingOffsets", _starting_offsets(source, context.target))
             .option("includeHeaders", str(source.include_headers).lower())
         )
         if source.max_records_per_batch:
@@ -202,10 +202,18 @@ class KafkaConnector(Connector[KafkaSource]):
         return reader.load()
 
 
-def _starting_offsets(source: KafkaSource) -> str:
-    """Return the option `startingOffsets`."""
+def _starting_offsets(source: KafkaSource, target: "Target") -> str:
+    """Return the option `startingOffsets`, with all partitions, as Spark requires.
+
+    Raises:
+        TransientError: The cluster does not answer.
+        TerminalError: It refuses this user, or has no such topic or partition.
+    """
+    from tidemill.connectors.kafka.declared_offsets import declared_offsets
+
     if isinstance(source.starting_offsets, str):
         return source.starting_offsets
+    offsets = declared_offsets(source, source.starting_offsets, source.cluster_in(target))
     return json.dumps(
-        {t: {str(p): o for p, o in offsets.items()} for t, offsets in source.starting_offsets.items()}
+        {topic: {str(n): at for n, at in numbers.items()} for topic, numbers in offsets.items()}
     )

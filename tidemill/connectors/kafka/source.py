@@ -1,6 +1,7 @@
 """Kafka topics as a source."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ _OF_SPARK = frozenset(
 )
 
 
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_EARLIEST = -2  # in startingOffsets
 _STARTS = ("startingtimestamp", "startingoffsetsbytimestamp")
 # A first run over a topic of years would otherwise be one batch.
 MAX_RECORDS_PER_BATCH = 1_000_000
@@ -46,10 +49,11 @@ class KafkaSource(Source):
 
     Attributes:
         cluster: A cluster's name in the target.
-        subscribe: Topics by name.
+        subscribe: A topic by its name, or a list of them.
         subscribe_pattern: Topics by a Java regular expression.
         assign: Partitions by topic.
-        starting_offsets: `earliest`, `latest` or offsets by topic and partition; the first run only.
+        starting_offsets: `earliest`, `latest` or offsets by topic and partition (-2: earliest, -1: latest); the first
+            run only. A partition that is left out begins at its first message.
         max_records_per_batch: The most messages per micro-batch; None: no limit.
         include_headers: Adds the column `headers`.
         options: Further options of Spark's Kafka source.
@@ -57,7 +61,7 @@ class KafkaSource(Source):
 
     kind = "kafka"
     cluster: str = "default"
-    subscribe: str | tuple[str, ...] = ()
+    subscribe: str | Sequence[str] = ()
     subscribe_pattern: str | None = None
     assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     starting_offsets: str | Mapping[str, Mapping[int, int]] = "earliest"
@@ -74,6 +78,7 @@ class KafkaSource(Source):
                     f"topics as a list: subscribe={topics}."
                 )
             object.__setattr__(self, "subscribe", (self.subscribe,))
+        object.__setattr__(self, "subscribe", _topics(self.subscribe))
         chosen = [bool(self.subscribe), bool(self.subscribe_pattern), bool(self.assign)]
         if sum(chosen) != 1:
             raise DefinitionError(
@@ -87,6 +92,8 @@ class KafkaSource(Source):
                 f"KafkaSource: starting_offsets is {self.starting_offsets!r}; use earliest, latest, or offsets by "
                 "topic and partition."
             )
+        if not isinstance(self.starting_offsets, str):
+            _check_offsets(self.starting_offsets, {*self.subscribe, *self.assign}, self.assign)
         positive(self.max_records_per_batch, field="KafkaSource: max_records_per_batch")
         check_options(self.options, field="KafkaSource")
         by_time = [option for option in self.options if option.lower() in _STARTS]
@@ -114,6 +121,64 @@ class KafkaSource(Source):
         """Return the topics and the cluster."""
         what = ", ".join(self.subscribe) or self.subscribe_pattern or ", ".join(self.assign)
         return f"Kafka {what} on {self.cluster}"
+
+
+def _topics(topics: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of topics.
+
+    Raises:
+        DefinitionError: One is no name, or is there twice.
+    """
+    names = tuple(topics)
+    for name in names:
+        if not isinstance(name, str) or _TOPIC.fullmatch(name) is None:
+            raise DefinitionError(
+                f"KafkaSource: subscribe has {name!r}, which is not the name of a topic; for a pattern use "
+                "subscribe_pattern=."
+            )
+    if len(set(names)) < len(names):
+        raise DefinitionError(f"KafkaSource: subscribe is {list(names)}: name each topic once.")
+    return names
+
+
+def _check_offsets(
+    offsets: Mapping[str, Mapping[int, int]],
+    topics: Collection[str],
+    assigned: Mapping[str, Sequence[int]],
+) -> None:
+    """Check what Spark would refuse when the first run starts.
+
+    Args:
+        offsets: Offsets by topic and partition.
+        topics: The topics that are read; empty where a pattern says it.
+        assigned: The partitions that are read, by topic; empty where it is all of them.
+
+    Raises:
+        DefinitionError: With the topic, the partition and the offset.
+    """
+    where = "KafkaSource: starting_offsets"
+    for topic, numbers in offsets.items():
+        if topics and topic not in topics:
+            raise DefinitionError(
+                f"{where} has the topic {topic!r}, which the source does not read: it reads {sorted(topics)}."
+            )
+        if not isinstance(numbers, Mapping):
+            raise DefinitionError(
+                f"{where} has {numbers!r} for {topic!r}; give offsets by partition: {{0: 17}}."
+            )
+        for number, at in numbers.items():
+            if not all(isinstance(value, int) and not isinstance(value, bool) for value in (number, at)):
+                raise DefinitionError(
+                    f"{where} has {number!r}: {at!r} for {topic!r}; partitions and offsets are whole numbers."
+                )
+            if number < 0 or at < _EARLIEST:
+                raise DefinitionError(
+                    f"{where} has {number}: {at} for {topic!r}; an offset is at least 0, -1 (latest) or -2 (earliest)."
+                )
+            if assigned and number not in assigned[topic]:
+                raise DefinitionError(
+                    f"{where} has partition {number} of {topic!r}, and assign has {list(assigned[topic])}."
+                )
 
 
 def check_options(options: Mapping[str, str], *, field: str) -> None:
