@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.sql.types import IntegerType
 
 from tests.raising import raises
 from tidemill import (
@@ -67,7 +68,22 @@ def two(left, right):
             "max_records_per_batch is 0",
         ),
         (lambda: FEED.with_watermark("t", "2 hours"), "feed-with-state", "'t'"),
-        (lambda: FileSource(path="in", format="xml", schema="a INT"), "argument-invalid", "format is 'xml'"),
+        (
+            lambda: FileSource(path="in", format="avro", schema="a INT"),
+            "argument-invalid",
+            "format is 'avro'",
+        ),
+        (
+            lambda: FileSource(path="in", format="xml", schema="a INT"),
+            "argument-invalid",
+            "'rowTag' is missing",
+        ),
+        (
+            lambda: FileSource(path="in", format="binaryFile", schema="a INT"),
+            "arguments-conflict",
+            "content BINARY",
+        ),
+        (lambda: FileSource(path="in", format="json", schema=IntegerType()), "schema-invalid", "StructType"),
         (lambda: FileSource(path="in", format="json"), "argument-invalid", "schema"),
         (
             lambda: FileSource(path="in", format="text", options={"sourceArchiveDir": "in/done"}),

@@ -1,6 +1,6 @@
 """The options of Spark's sources by name: Spark ignores a misspelled one without a warning.
 
-Sources: Spark guide "Data Sources" (generic, JSON, CSV, text, Parquet and ORC files), "Input Sources" of
+Sources: Spark guide "Data Sources" (generic, JSON, CSV, XML, text, Parquet, ORC and binary files), "Input Sources" of
 Structured Streaming, the Kafka integration guide, and Delta's "Table streaming reads".
 """
 
@@ -37,6 +37,12 @@ FORMAT_OPTIONS: Mapping[str, frozenset[str]] = {
         "ignoreTrailingWhiteSpace nullValue nanValue positiveInf negativeInf maxColumns maxCharsPerColumn "
         "unescapedQuoteHandling emptyValue charToEscapeQuoteEscaping columnPruning"
     ),
+    "xml": _TEXT_VALUES
+    | _names(
+        "rowTag excludeAttribute treatEmptyValuesAsNulls attributePrefix valueTag ignoreSurroundingSpaces "
+        "rowValidationXSDPath ignoreNamespace wildcardColName nullValue inferSchema"
+    ),
+    "binaryFile": frozenset(),
     "text": _names("wholetext lineSep encoding"),
     "parquet": _names("datetimeRebaseMode int96RebaseMode mergeSchema"),
     "orc": _names("mergeSchema"),
@@ -78,7 +84,8 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
             "ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace preferDate enableDateTimeParsingFallback "
             "primitivesAsString prefersDecimal allowComments allowUnquotedFieldNames allowSingleQuotes "
             "allowNumericLeadingZeros allowBackslashEscapingAnyCharacter allowUnquotedControlChars "
-            "allowNonNumericNumbers dropFieldIfAllNull columnPruning header"
+            "allowNonNumericNumbers dropFieldIfAllNull columnPruning header excludeAttribute treatEmptyValuesAsNulls "
+            "ignoreSurroundingSpaces ignoreNamespace"
         ),
         ("true", "false"),
     ),

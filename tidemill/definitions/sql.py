@@ -30,7 +30,7 @@ class SqlFunction:
         arguments: The tables that it reads, which are the names of the sources.
         description: A description of the stream.
         file: The file of the text, or the one that declares the stream with it.
-        line: The line of the declaration; 1 for a text in a file of its own.
+        line: The line of the declaration; 1 for a file of SQL of its own.
         is_file: Whether the text has a file of its own.
     """
 
@@ -54,7 +54,7 @@ class SqlFunction:
         """
         from pyspark.errors import AnalysisException
 
-        # The inputs are relations of this text only, so texts that use the same names never see each other's rows.
+        # The inputs are relations of this text only, so streams that use the same names never see each other's rows.
         # On the first line, so that Spark's numbers of lines are those of the text.
         named: dict[str, Any] = {f"source_{at}": rows for at, rows in enumerate(inputs)}
         relations = (f"{name} AS (TABLE {{{key}}})" for name, key in zip(self.arguments, named, strict=True))

@@ -13,6 +13,7 @@ from tempfile import NamedTemporaryFile
 
 from tidemill.cache import cache_root
 from tidemill.errors import DefinitionError
+from tidemill.text.ddl import ddl_columns
 
 _DIALECT = "databricks"  # Spark's, with its newest types
 _MARKUP = re.compile(r"\x1b\[\d*m")
@@ -22,15 +23,18 @@ def valid_schema(schema: object, *, field: str) -> str:
     """Return a DDL schema on one line.
 
     Args:
-        schema: Columns as DDL: `"ad_id STRING, cost_micros BIGINT"`.
+        schema: Columns as DDL: `"ad_id STRING, cost_micros BIGINT"`, or a `StructType`.
         field: The field it is for, named in the error.
 
     Raises:
         DefinitionError: The schema is empty or cannot be parsed.
     """
+    if not isinstance(schema, str) and hasattr(schema, "jsonValue"):
+        schema = ", ".join(ddl_columns(schema.jsonValue(), " ", field=field))
     if not isinstance(schema, str) or not schema.strip():
         raise DefinitionError(
-            f"{field} is {schema!r}: write the columns as DDL, such as 'id STRING'.", code="schema-invalid"
+            f"{field} is {schema!r}: write the columns as DDL, such as 'id STRING', or give a StructType.",
+            code="schema-invalid",
         )
     text = " ".join(schema.split()).rstrip(",")
     _remembered(f"schema {text}", lambda: _parse_schema(text, field))

@@ -171,8 +171,8 @@ class FileConnector(Connector[FileSource]):
     def load(self, source: FileSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a streaming DataFrame of the files' rows."""
         reader = context.spark.readStream.name(name).format(source.format)
-        if source.schema is not None:
-            reader = reader.schema(source.schema)
+        if source.columns is not None:
+            reader = reader.schema(source.columns)
         reader = limited(reader, source.max_files_per_batch, source.max_bytes_per_batch)
         return reader.options(**source.options).load(source.path)
 

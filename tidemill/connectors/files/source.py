@@ -1,18 +1,26 @@
-"""Folders of files as a source: json, csv, text, parquet, orc."""
+"""Folders of files as a source: json, csv, xml, text, parquet, orc, and whole files."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from tidemill.connectors.files.backlog import alternatives, plain_path
-from tidemill.connectors.known_options import FILE_OPTIONS, FORMAT_OPTIONS, known_options
+from tidemill.connectors.known_options import FILE_OPTIONS, FORMAT_OPTIONS, known_options, option_of
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, Source, positive
 from tidemill.errors import DefinitionError
 from tidemill.text.sql_parsing import valid_schema
 
-FileFormat = Literal["json", "csv", "text", "parquet", "orc"]
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+FileFormat = Literal["json", "csv", "xml", "text", "parquet", "orc", "binaryFile"]
+_WITHOUT_SCHEMA: Mapping[str, str | None] = {
+    "text": None,
+    "binaryFile": "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY",
+}
+"""The formats with columns of their own, and the schema that Spark requires of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +29,10 @@ class FileSource(Source):
 
     Attributes:
         path: A folder or a glob of folders.
-        format: json, csv, text, parquet or orc.
-        schema: A DDL schema; required, because an inferred one changes with the data. text has its own.
+        format: json, csv, xml, text, parquet, orc or binaryFile (a row per file, with its content). xml needs the
+            option `rowTag`.
+        schema: A DDL schema or a `StructType`; required, because an inferred one changes with the data. text and
+            binaryFile have their own.
         max_files_per_batch: The most files per micro-batch; None: no limit.
         max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger. It
             replaces `max_files_per_batch`: Spark's file source has one limit.
@@ -32,7 +42,7 @@ class FileSource(Source):
     kind = "file"
     path: str
     format: FileFormat
-    schema: str | None = None
+    schema: "str | StructType | None" = None
     max_files_per_batch: int | None = MAX_FILES_PER_BATCH
     max_bytes_per_batch: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
@@ -45,8 +55,19 @@ class FileSource(Source):
                 f"FileSource {self.path!r}: format is {self.format!r}; "
                 f"use one of {', '.join(get_args(FileFormat))}."
             )
-        if self.schema is None and self.format != "text":
+        if self.schema is None and self.format not in _WITHOUT_SCHEMA:
             raise DefinitionError(f"FileSource {self.path!r}: schema is missing; write it as DDL.")
+        if self.format == "binaryFile" and self.schema is not None:
+            raise DefinitionError(
+                f"FileSource {self.path!r}: binaryFile has the columns {_WITHOUT_SCHEMA[self.format]}; "
+                "leave schema out.",
+                code="arguments-conflict",
+            )
+        if self.format == "xml" and not option_of(self.options, "rowtag"):
+            raise DefinitionError(
+                f"FileSource {self.path!r}: option 'rowTag' is missing; name the element that is a row: "
+                "options={'rowTag': 'order'}."
+            )
         if self.schema is not None:
             schema = valid_schema(self.schema, field=f"FileSource {self.path!r}: schema")
             object.__setattr__(self, "schema", schema)
@@ -71,6 +92,11 @@ class FileSource(Source):
                 "so archived files could be read again; choose a folder outside it.",
                 code="arguments-conflict",
             )
+
+    @property
+    def columns(self) -> "str | StructType | None":
+        """The schema that Spark gets; None where it knows the columns."""
+        return self.schema or _WITHOUT_SCHEMA.get(self.format)
 
     def describe(self) -> str:
         """Return the format and the folder."""

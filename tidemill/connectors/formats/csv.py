@@ -20,7 +20,7 @@ class Csv(Format):
     """One CSV line per record.
 
     Attributes:
-        schema: The columns as DDL.
+        schema: The columns as DDL or as a `StructType`.
         options: Options of Spark's `from_csv`.
         header: Whether files begin with the names of the columns. Every line that holds these names, in this
             order, is left out; upper and lower case, quotes and spaces around a name do not matter.

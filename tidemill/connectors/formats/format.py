@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+    from pyspark.sql.types import StructType
 
 CORRUPT = "_corrupt_record"
 
@@ -17,12 +18,12 @@ class Format(ABC):
 
     Attributes:
         kind: The name of the format.
-        schema: The columns as DDL.
+        schema: The columns as DDL or as a `StructType`.
         options: Options of Spark's parser.
     """
 
     kind: ClassVar[str]
-    schema: str
+    schema: "str | StructType"
     options: Mapping[str, str] = field(default_factory=dict)
 
     @abstractmethod

@@ -17,7 +17,7 @@ class Json(Format):
     """One JSON object per record; a record with more than one value is unparsable.
 
     Attributes:
-        schema: The columns as DDL: `"ad_id STRING, cost_micros BIGINT"`.
+        schema: The columns as DDL, `"ad_id STRING, cost_micros BIGINT"`, or as a `StructType`.
         options: Options of Spark's `from_json`.
     """
 

@@ -11,12 +11,13 @@ from tidemill.text.sql_parsing import valid_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
+    from pyspark.sql.types import StructType
 
 _KNOWN = {
     "kafka": "KafkaSource",
     "delta": "DeltaSource",
     "rate-micro-batch": "RateSource",
-    **dict.fromkeys(("csv", "json", "orc", "parquet", "text"), "FileSource"),
+    **dict.fromkeys(("binaryFile", "csv", "json", "orc", "parquet", "text", "xml"), "FileSource"),
 }
 _ENDLESS = {
     "rate": "it makes rows as time passes. Use RateSource",
@@ -42,13 +43,13 @@ class SparkSource(Source):
     Attributes:
         format: The name of the format, or a Python data source: a class that every process of Spark can import.
         options: Its options. `${VAR}` is read from the environment when a run starts; a secret must be given so.
-        schema: A DDL schema, for a source that needs one.
+        schema: A DDL schema or a `StructType`, for a source that needs one.
     """
 
     kind = "spark"
     format: "str | type[DataSource]"
     options: Mapping[str, str] = field(default_factory=dict)
-    schema: str | None = None
+    schema: "str | StructType | None" = None
 
     def __post_init__(self) -> None:
         name = self.format_name

@@ -279,7 +279,7 @@ def _reserved(stream: "Stream", inputs: "Iterable[DataFrame]") -> list[str]:
 def _parsed_columns(feed: Feed) -> list[str]:
     from pyspark.sql.types import StructType
 
-    schema = StructType.fromDDL(feed.format.schema)
+    schema = StructType.fromDDL(str(feed.format.schema))
     return schema.fieldNames() if isinstance(schema, StructType) else []
 
 

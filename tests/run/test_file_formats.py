@@ -1,0 +1,43 @@
+"""Files of each format as a source, in increments, against the rows that were written."""
+
+import pytest
+from pyspark.sql import types as t
+
+from tests.text.test_ddl import DDL, NESTED
+from tidemill import DeltaAppend, FileSource, Pipeline
+from tidemill.run.spark.engine import session_of
+from tidemill.testing import multiset
+
+pytestmark = pytest.mark.jvm
+
+ROWS = t.StructType([t.StructField("id", t.LongType()), t.StructField("name", t.StringType())])
+
+
+def read(folder, name, source_format, **declared):
+    source = FileSource(path=str(folder), format=source_format, **declared)
+    return Pipeline("shop").stream(source=source, sink=DeltaAppend(), name=name)(lambda rows: rows)
+
+
+def test_xml_files_are_read_once(scratch, tmp_path):
+    (tmp_path / "in").mkdir()
+    stream = read(tmp_path / "in", "orders", "xml", schema=ROWS, options={"rowTag": "order"})
+    for number in (1, 2):
+        order = f"<order><id>{number}</id><name>n{number}</name></order>"
+        (tmp_path / "in" / f"{number}.xml").write_text(f"<orders>{order}</orders>")
+        scratch.run(stream)
+    assert scratch.run(stream)[0].outcome == "idle"
+    assert scratch.rows(stream) == multiset([(1, "n1"), (2, "n2")])
+
+
+def test_whole_files_are_rows_with_their_content(scratch, tmp_path):
+    (tmp_path / "in").mkdir()
+    stream = read(tmp_path / "in", "images", "binaryFile", options={"pathGlobFilter": "*.png"})
+    for name in ("a.png", "b.png", "c.txt"):
+        (tmp_path / "in" / name).write_bytes(name.encode())
+    scratch.run(stream)
+    assert scratch.rows(stream, "length", "content") == multiset([(5, b"a.png"), (5, b"b.png")])
+
+
+def test_spark_reads_the_ddl_of_a_struct_type_back(scratch):
+    with session_of(scratch.engine) as spark:
+        assert spark.createDataFrame([], DDL).schema == NESTED
