@@ -90,7 +90,7 @@ class Records:
     def table(self, sink):
         return TableRef.at(self.folder / sink)
 
-    def sink_context(self, sink):
+    def sink_context(self, sink, _connection):
         return SinkContext(self.table(sink))
 
     def sink_table(self, _query_id):

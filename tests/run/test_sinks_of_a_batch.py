@@ -31,7 +31,7 @@ class Records:
 
     stream = "shop/orders"
 
-    def sink_context(self, sink):
+    def sink_context(self, sink, _connection):
         return SinkContext(sink)
 
     def assert_lease(self, epoch):

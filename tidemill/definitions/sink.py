@@ -103,9 +103,11 @@ class SinkContext:
 
     Attributes:
         table: The table with the sink's name.
+        connection: What `Sink.connection` returned for the target.
     """
 
     table: "TableRef"
+    connection: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,14 @@ class Sink(Declared, ABC):
 
     def refuses(self, output_mode: "OutputMode") -> str | None:
         """Return why the sink cannot take the rows of an output mode, as the end of a sentence; None where it can."""
+
+    def connection(self, target: Any) -> Any:  # noqa: ARG002 - a table needs its folder only
+        """Return what the sink needs of a target: plain values, with the names of secrets and never their values.
+
+        Raises:
+            ConfigurationError: The target lacks it.
+        """
+        return None
 
     def check(self, context: SinkContext, output: "StructType") -> None:
         """Check, without writing, that the sink can take an output with these columns.

@@ -195,9 +195,13 @@ class StreamRecords:
         """Return the folder of a sink's table."""
         return self.lake.table(self.stream, sink)
 
-    def sink_context(self, sink: str) -> SinkContext:
-        """Return where a sink writes."""
-        return SinkContext(self.table(sink))
+    def sink_context(self, sink: str, connection: Any = None) -> SinkContext:
+        """Return where a sink writes.
+
+        Args:
+            connection: What the sink needs of the target.
+        """
+        return SinkContext(self.table(sink), connection)
 
     def sink_table(self, query_id: str | None, sink: str = MAIN_SINK) -> SinkTable | None:
         """Return a sink's table and the newest batch of a query in it; None where there is no table.

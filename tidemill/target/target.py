@@ -77,14 +77,24 @@ class KafkaCluster:
         Raises:
             ConfigurationError: A variable that holds a credential is not set.
         """
-        options = {
-            "kafka.bootstrap.servers": self.bootstrap,
-            "kafka.security.protocol": self.security_protocol,
+        return {
+            **self.producer_options(),
             # Spark waits a minute for a broker that does not answer; the backlog check has just reached it.
             "kafka.default.api.timeout.ms": "20000",
             "kafka.request.timeout.ms": "15000",
             "kafka.isolation.level": self.isolation_level,
             **{f"kafka.{name}": value for name, value in self.consumer.items()},
+        }
+
+    def producer_options(self) -> dict[str, str]:
+        """Return the options of Spark's Kafka sink.
+
+        Raises:
+            ConfigurationError: A variable that holds a credential is not set.
+        """
+        options = {
+            "kafka.bootstrap.servers": self.bootstrap,
+            "kafka.security.protocol": self.security_protocol,
         }
         if self.sasl_mechanism:
             module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"

@@ -196,6 +196,19 @@ class Client:
             if future.exception() is None
         }
 
+    def creates_topics(self) -> bool:
+        """Return whether a message to a missing topic creates it; False where this user may not know it."""
+        with self._asking():
+            brokers = self._admin.list_topics(timeout=ANSWER_SECONDS).brokers
+        resource = ConfigResource(ResourceType.BROKER, str(next(iter(brokers))))
+        with self._asking():
+            (future,) = self._admin.describe_configs([resource], request_timeout=_CLIENT_SECONDS).values()
+            self._settle([future])
+        if future.exception() is not None:
+            return False
+        entry = future.result().get("auto.create.topics.enable")
+        return entry is not None and entry.value == "true"
+
     def timestamps(self, positions: Mapping[Partition, int]) -> dict[Partition, int]:
         """Return the time of the first message at or after each position, milliseconds since the epoch.
 

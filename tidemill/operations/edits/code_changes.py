@@ -103,7 +103,7 @@ def build_now(stream: "Stream", target: "Target", engine: "Engine", snapshot: Sn
         built = query.build(stream, context, snapshot.generation)
         classic.check_supported(built.rows, stream.query.output_mode)
         for sink in stream.sinks:
-            sink.check(snapshot.records.sink_context(sink.name), built.output)
+            sink.check(snapshot.records.sink_context(sink.name, sink.connection(target)), built.output)
     return built
 
 

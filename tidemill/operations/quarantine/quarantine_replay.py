@@ -143,7 +143,7 @@ class _Replaying:
         rows = validated(self.feed, refused)
         built = query.build(self.stream, SourceContext(self._spark, self.target), manifest.active.number)
         for sink in self.stream.sinks:
-            sink.check(self._records.sink_context(sink.name), built.output)
+            sink.check(self._records.sink_context(sink.name, sink.connection(self.target)), built.output)
         if lease is None:
             verdict = verdict_of(rows)
             return Replay.of(self.stream.name, verdict, effects=effects_of(self.stream, verdict, readers))
@@ -170,7 +170,9 @@ class _Replaying:
         decided["sinks"] = [sink.name for sink in sinks]
         for sink in sinks:
             lease.check()
-            sink.prepare(self._spark, self._records.sink_context(sink.name), built.output)
+            sink.prepare(
+                self._spark, self._records.sink_context(sink.name, sink.connection(self.target)), built.output
+            )
         pause_point("replay-staged", self.stream.name)
         execute_steps(self._records, operation, self._steps(operation), lease)
         return replay
@@ -236,7 +238,8 @@ class _Replaying:
             )
         metadata = CommitMetadata(batch_id=None, operation=operation.id, **operation.decided["metadata"])
         identity = BatchIdentity(str(self.stream.name), operation.id, 0)
-        batch = SinkBatch(identity, self._records.sink_context(name), metadata)
+        context = self._records.sink_context(name, sink.connection(self.target))
+        batch = SinkBatch(identity, context, metadata)
         sink.write(self._staged(operation, _OUTPUT), batch)
 
     def _keep_refused(self, operation: Operation) -> None:

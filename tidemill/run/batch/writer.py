@@ -15,7 +15,7 @@ records go first.
 """
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import read_tail
@@ -40,7 +40,7 @@ from tidemill.run.pause_points import pause_point
 from tidemill.run.spark.classic import local_checkpoint, release_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -88,6 +88,7 @@ class BatchWriter:
     Attributes:
         epoch: The lease's epoch, checked before each write.
         sinks: The sinks, the main one last.
+        connections: What each of them needs of the target, by name.
         fingerprint: The fingerprint of the plan.
         static_versions: The Delta version of each static reading.
         repeat: Whether an earlier run may have left a part of this batch behind.
@@ -100,6 +101,7 @@ class BatchWriter:
     sinks: tuple[Sink, ...]
     fingerprint: str
     static_versions: dict[str, int]
+    connections: "Mapping[str, Any]" = field(default_factory=dict)
     repeat: bool = False
     ingest: Ingest | None = None
 
@@ -210,7 +212,7 @@ class BatchWriter:
         )
         identity = BatchIdentity(str(self.records.stream), query_id, batch_id)
         for sink in self.sinks:
-            context = self.records.sink_context(sink.name)
+            context = self.records.sink_context(sink.name, self.connections.get(sink.name))
             last = sink.last_batch(context, query_id) if self.repeat else None
             if last is not None and last >= batch_id:
                 continue

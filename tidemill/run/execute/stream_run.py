@@ -267,7 +267,7 @@ class StreamRun:
         code_change.check(self.stream.name, result)
         records = self._snapshot.records
         for sink in self.stream.sinks:
-            sink.check(records.sink_context(sink.name), built.output)
+            sink.check(records.sink_context(sink.name, sink.connection(self.target)), built.output)
         relocation.follow(self._snapshot, self._sources)
         # A table without a manifest is refused, so the manifest comes first.
         self._recorder.update(sources=self._sources)
@@ -275,7 +275,7 @@ class StreamRun:
             self._recorder.update(table_id=None)  # a table that was never written may be recreated
         for sink in self.stream.sinks:
             self.lease.check()
-            sink.prepare(spark, records.sink_context(sink.name), built.output)
+            sink.prepare(spark, records.sink_context(sink.name, sink.connection(self.target)), built.output)
         table = records.sink_table(None)
         self._recorder.update(
             table_id=None if table is None else table.table_id,
@@ -349,6 +349,7 @@ class StreamRun:
                     generation=self._recorder.generation.number,
                     epoch=self.lease.epoch,
                     sinks=stream.sinks,
+                    connections={sink.name: sink.connection(self.target) for sink in stream.sinks},
                     fingerprint=built.fingerprint,
                     static_versions=pins,
                     repeat=once,
