@@ -1,10 +1,13 @@
 """Files of each format as a source, in increments, against the rows that were written."""
 
+import json
+
 import pytest
 from pyspark.sql import types as t
 
 from tests.text.test_ddl import DDL, NESTED
 from tidemill import DeltaAppend, FileSource, Pipeline
+from tidemill.operations.edits.code_changes import code_changes
 from tidemill.run.spark.engine import session_of
 from tidemill.testing import multiset
 
@@ -41,3 +44,25 @@ def test_whole_files_are_rows_with_their_content(scratch, tmp_path):
 def test_spark_reads_the_ddl_of_a_struct_type_back(scratch):
     with session_of(scratch.engine) as spark:
         assert spark.createDataFrame([], DDL).schema == NESTED
+
+
+@pytest.mark.parametrize("source_format", ["json", "csv"])
+def test_an_inferred_schema_is_that_of_the_first_run(scratch, tmp_path, source_format):
+    (tmp_path / "in").mkdir()
+    options = {"header": "true"} if source_format == "csv" else {}
+    stream = read(tmp_path / "in", "orders", source_format, schema="infer", options=options)
+
+    def write(number, **row):
+        text = f"{','.join(row)}\n{','.join(map(str, row.values()))}\n" if options else json.dumps(row)
+        (tmp_path / "in" / f"{number}.txt").write_text(text)
+
+    (first,) = scratch.run(stream)
+    assert (first.outcome, "has no file yet" in first.warnings[0]) == ("idle", True)
+    write(1, id=1, name="a")
+    scratch.run(stream)
+    write(2, id=2, name="b", price=3)
+    scratch.run(stream)
+    assert scratch.rows(stream) == multiset([(1, "a"), (2, "b")])
+    kind = "int" if options else "bigint"
+    (change,) = code_changes([stream], scratch.target, scratch.engine)
+    assert (change.kind, change.schemas) == ("nothing", {"rows": f"`id` {kind}, `name` string"})

@@ -53,12 +53,14 @@ class SourceContext:
         target: The target's lake, bindings and clusters.
         pins: The Delta version of each static reading, by source name.
         starts: Where each reader of a table begins, by source name.
+        schemas: The inferred columns of each source that has no declared ones, by source name.
     """
 
     spark: "SparkSession"
     target: "Target"
     pins: Mapping[str, int] = field(default_factory=dict)
     starts: Mapping[str, StartingPoint] = field(default_factory=dict)
+    schemas: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,14 @@ class Connector(ABC, Generic[AnySource]):
 
         Args:
             recorded: The version that an earlier run has decided; None before the first run.
+        """
+        return None
+
+    def inferred_schema(self, source: AnySource, spark: "SparkSession") -> str | None:
+        """Return the columns of a source as DDL, inferred from its data; None where they are declared or fixed.
+
+        Raises:
+            TerminalError: It has no data.
         """
         return None
 

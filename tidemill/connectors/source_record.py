@@ -22,6 +22,7 @@ class SourceRecord:
         start_version: The version of that snapshot; commits up to it are not guarded.
         first_version: The version of the log that a reader of a table begins with, where a backfill reads only a part
             of it, or where its source begins with `latest` or a time; None for other sources.
+        schema: The columns that the first run inferred from the files, as DDL; None for other sources.
         read_version: The newest version of a table that was read when the last run ended; None for other sources.
         read_commit: The checksum of that commit.
         accepted_versions: Commits of the table that removed rows and that the user has accepted.
@@ -34,6 +35,7 @@ class SourceRecord:
     start: Start | None = None
     start_version: int | None = None
     first_version: int | None = None
+    schema: str | None = None
     read_version: int | None = None
     read_commit: str | None = None
     accepted_versions: tuple[int, ...] = ()

@@ -62,6 +62,11 @@ class Source(Declared, ABC):
         return False
 
     @property
+    def infers_schema(self) -> bool:
+        """Whether the first run infers its columns from its data."""
+        return False
+
+    @property
     def upstream(self) -> "StreamName | None":
         """The stream whose table it reads; None for other sources."""
         return None

@@ -65,6 +65,10 @@ def plan(flags: StreamFlags) -> None:
     for change in changes:
         for warning in change.warnings:
             print_note(f"{change.stream.name}: {warning}")
+        for source, schema in change.schemas.items():
+            print_note(
+                f"{change.stream.name}: the columns of its source {source!r}, as the first run inferred them: {schema}"
+            )
         if change.fix and not flags.as_json:
             print_problem(f"{change.stream.name}: {change.what} Fix: {change.fix}")
     if any(change.error is not None and change.error.transient for change in changes):
@@ -89,6 +93,7 @@ def _item(change: "CodeChange") -> dict[str, Any]:
         ],
         "fix": change.fix or None,
         "warnings": list(change.warnings),
+        "schemas": dict(change.schemas),
     }
 
 

@@ -25,10 +25,11 @@ from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.files.span import files_span, missing_files, missing_paths
 from tidemill.connectors.known_options import option_of
 from tidemill.errors import TerminalError
+from tidemill.text.ddl import ddl_columns
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from tidemill.target.target import Target
@@ -168,11 +169,33 @@ class FileConnector(Connector[FileSource]):
             metadata={SOURCE: source.path},
         )
 
+    def inferred_schema(self, source: FileSource, spark: "SparkSession") -> str | None:
+        """Return the columns of the files that are there, as Spark infers them."""
+        if not source.infers_schema:
+            return None
+        from pyspark.errors import AnalysisException
+
+        reader = spark.read.format(source.format).option("inferSchema", "true").options(**source.options)
+        try:
+            columns = reader.load(source.path).schema.jsonValue()
+        except AnalysisException as error:
+            if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
+                raise
+            columns = {"fields": []}
+        if not columns["fields"]:
+            raise TerminalError(
+                f"the columns of {source.describe()} are inferred by the first run, and no file has any yet.",
+                fix="run it again when there are files, or declare them with schema=.",
+                code="schema-unknown",
+            )
+        return ", ".join(ddl_columns(columns, " ", field=source.describe()))
+
     def load(self, source: FileSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a streaming DataFrame of the files' rows."""
         reader = context.spark.readStream.name(name).format(source.format)
-        if source.columns is not None:
-            reader = reader.schema(source.columns)
+        columns = context.schemas.get(name) if source.infers_schema else source.columns
+        if columns is not None:
+            reader = reader.schema(columns)
         reader = limited(reader, source.max_files_per_batch, source.max_bytes_per_batch)
         return reader.options(**source.options).load(source.path)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FileFormat = Literal["json", "csv", "xml", "text", "parquet", "orc", "binaryFile"]
+_INFER = "infer"
 _WITHOUT_SCHEMA: Mapping[str, str | None] = {
     "text": None,
     "binaryFile": "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY",
@@ -31,8 +32,9 @@ class FileSource(Source):
         path: A folder or a glob of folders.
         format: json, csv, xml, text, parquet, orc or binaryFile (a row per file, with its content). xml needs the
             option `rowTag`.
-        schema: A DDL schema or a `StructType`; required, because an inferred one changes with the data. text and
-            binaryFile have their own.
+        schema: A DDL schema or a `StructType`; text and binaryFile have their own. With `"infer"` the first run infers
+            it from the files that are there and records it, and files that come later do not change it; `tidemill
+            rebuild` and `tidemill reset` infer it again.
         max_files_per_batch: The most files per micro-batch; None: no limit.
         max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger. It
             replaces `max_files_per_batch`: Spark's file source has one limit.
@@ -56,7 +58,10 @@ class FileSource(Source):
                 f"use one of {', '.join(get_args(FileFormat))}."
             )
         if self.schema is None and self.format not in _WITHOUT_SCHEMA:
-            raise DefinitionError(f"FileSource {self.path!r}: schema is missing; write it as DDL.")
+            raise DefinitionError(
+                f"FileSource {self.path!r}: schema is missing; write it as DDL, or let the first run infer it: "
+                "schema='infer'."
+            )
         if self.format == "binaryFile" and self.schema is not None:
             raise DefinitionError(
                 f"FileSource {self.path!r}: binaryFile has the columns {_WITHOUT_SCHEMA[self.format]}; "
@@ -68,7 +73,7 @@ class FileSource(Source):
                 f"FileSource {self.path!r}: option 'rowTag' is missing; name the element that is a row: "
                 "options={'rowTag': 'order'}."
             )
-        if self.schema is not None:
+        if self.schema is not None and not self.infers_schema:
             schema = valid_schema(self.schema, field=f"FileSource {self.path!r}: schema")
             object.__setattr__(self, "schema", schema)
         known_options(
@@ -94,8 +99,15 @@ class FileSource(Source):
             )
 
     @property
+    def infers_schema(self) -> bool:
+        """Whether the first run infers the columns."""
+        return self.schema == _INFER and self.format not in _WITHOUT_SCHEMA
+
+    @property
     def columns(self) -> "str | StructType | None":
-        """The schema that Spark gets; None where it knows the columns."""
+        """The schema that Spark gets; None where it knows the columns, and where they are inferred."""
+        if self.infers_schema:
+            return None
         return self.schema or _WITHOUT_SCHEMA.get(self.format)
 
     def describe(self) -> str:

@@ -1,6 +1,6 @@
 """What the code as it is now would do to streams, before they run."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,7 @@ from tidemill.run.spark import classic
 from tidemill.run.spark.engine import session_of
 from tidemill.run.spark.error_translation import translated
 from tidemill.run.tables import new_readers
+from tidemill.run.tables.schemas import schemas_of, with_schemas
 from tidemill.run.tables.versions import current_versions, have_versions
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class CodeChange:
         error: What the next run would raise; None where it would start.
         fix: What to run or to edit; empty where no action is needed.
         warnings: What is declared and has no effect, a sentence each.
+        schemas: The columns that the first run inferred, as DDL, by source.
     """
 
     stream: "Stream"
@@ -49,6 +51,7 @@ class CodeChange:
     error: TidemillError | None = None
     fix: str = ""
     warnings: tuple[str, ...] = field(default=())
+    schemas: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_fine(self) -> bool:
@@ -99,7 +102,8 @@ def build_now(stream: "Stream", target: "Target", engine: "Engine", snapshot: Sn
     )
     starts = new_readers.starting_points(stream, lake, tail, sources)
     with session_of(engine, stream.query.confs(engine.default_partitions())) as spark:
-        context = SourceContext(spark, target, current_versions(stream, lake), starts)
+        schemas = schemas_of(with_schemas(stream, spark, sources))
+        context = SourceContext(spark, target, current_versions(stream, lake), starts, schemas)
         built = query.build(stream, context, snapshot.generation)
         classic.check_supported(built.rows, stream.query.output_mode)
         for sink in stream.sinks:
@@ -137,6 +141,7 @@ def _code_change(
         differences=verdict.differences,
         fix=code_change.fix(stream.name, verdict.kind),
         warnings=tuple(pinned_differences(pinned, stream.query.declared_confs)),
+        schemas=schemas_of(snapshot.sources),
     )
 
 

@@ -103,6 +103,7 @@ class Backfilling(Staging):
                 name: SourceRecord(
                     start=_start(source, firsts.get(name)),
                     first_version=firsts.get(name),
+                    schema=recorded.get(name, SourceRecord()).schema,
                     accepted_versions=recorded.get(name, SourceRecord()).accepted_versions,
                 )
                 for name, source in self.stream.sources.items()

@@ -57,7 +57,23 @@ class RunDecision:
             for name, backlog in self.backlog.items()
             if backlog.warning
         )
-        return (*differences, *skipped, *self.manifest.active.warnings)
+        waiting = (
+            f"its source {name!r} infers its columns, and has no file yet: the stream stays idle until one arrives."
+            for name in self._without_columns
+        )
+        return (*differences, *skipped, *waiting, *self.manifest.active.warnings)
+
+    @property
+    def _without_columns(self) -> list[str]:
+        """The sources that infer their columns and have nothing to infer them from."""
+        return [
+            name
+            for name, backlog in self.backlog.items()
+            if self.stream.sources[name].infers_schema
+            and self.sources[name].schema is None
+            and backlog.is_known
+            and not backlog
+        ]
 
     @property
     def idle(self) -> bool:
@@ -102,6 +118,8 @@ class RunDecision:
     @property
     def is_urgent(self) -> bool:
         """Whether a run is due whatever waits: a first run, a repair, or missing ledger lines."""
+        if self._without_columns:
+            return False
         start = self.snapshot.tail.next_start.kind in ("repeat_batch", "no_data_batch")
         return (
             start
@@ -124,6 +142,8 @@ class RunDecision:
 
     @property
     def _query_reasons(self) -> tuple[str, ...]:
+        if self._without_columns:
+            return ()
         reasons = [f"{backlog} in {source}" for source, backlog in self.backlog.items() if backlog]
         if self.snapshot.query_id is None:
             reasons.append("it has never run")  # also without input: its readers need its table

@@ -45,6 +45,7 @@ from tidemill.run.spark.engine import Engine, record_jvm, session_of
 from tidemill.run.tables import new_readers, rewound
 from tidemill.run.tables.guard import check_edges
 from tidemill.run.tables.missing_files import check_planned_files, check_unread_files
+from tidemill.run.tables.schemas import schemas_of, with_schemas
 from tidemill.run.tables.versions import current_versions, with_read_commits
 from tidemill.target.target import Target
 from tidemill.text.plurals import pluralize
@@ -154,7 +155,8 @@ class StreamRun:
         record_jvm(self.lease, self.engine, spark)
         classic.use_scheduler_pool(spark, str(self.stream.name))
         lake, before = self.target.lake, self._snapshot.tail
-        self._sources = new_readers.with_starts(self.stream, lake, before, self.decision.sources)
+        sources = new_readers.with_starts(self.stream, lake, before, self.decision.sources)
+        self._sources = with_schemas(self.stream, spark, sources)
         check_edges(self.stream, lake, before, self._sources)
         check_unread_files(self.stream, lake, before, self._sources)
         if not planned_only:  # a backfill checks what it needs itself
@@ -261,7 +263,8 @@ class StreamRun:
         """Return the query, with its tables ready; a refusal leaves everything as it was."""
         generation = self._recorder.generation
         starts = new_readers.starting_points(self.stream, self.target.lake, self._tail(), self._sources)
-        built = query.build(self.stream, SourceContext(spark, self.target, pins, starts), generation.number)
+        context = SourceContext(spark, self.target, pins, starts, schemas_of(self._sources))
+        built = query.build(self.stream, context, generation.number)
         classic.check_supported(built.rows, self.stream.query.output_mode)
         result = code_change.verdict(generation, self._tail(), built.operators, built.fingerprint)
         code_change.check(self.stream.name, result)
