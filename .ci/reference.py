@@ -79,6 +79,7 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
             Entry("DeltaMerge"),
             Entry("DeltaOverwrite"),
             Entry("KafkaSink"),
+            Entry("ForeachSink"),
             Entry("BatchSink"),
             Entry("BatchIdentity", created=False),
         ),

@@ -30,6 +30,7 @@ KINDS = {
     "DeltaOverwrite",
     "DeltaSink",
     "ExternalSink",
+    "ForeachSink",
     "KafkaSink",
 }
 
