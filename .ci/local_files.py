@@ -27,6 +27,7 @@ LOCAL = (
     "run/pause_points.py",
     "cli/checkpoint/refs.py:exists",  # whether an argument is a path of this machine or a selection
     "orchestration/assets/translator.py",  # files of code
+    "definitions/sql.py:read_text",  # a file of code
     "records/lease.py:exists",  # the file of the warm server of this machine
     # The table of a query of plain Spark is on this machine and is moved; its checkpoint is read by a store.
     "operations/generations/adopt.py:mkdir",
