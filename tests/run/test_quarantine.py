@@ -1,17 +1,14 @@
 """Replays of a quarantine: every record is exactly once in exactly one of the tables, whatever is killed."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 from itertools import count
 
 import pytest
 
+from tests.killed import killed_when
 from tests.leases import held
 from tests.raising import raises
 from tests.run.quarantine_streams import shop
@@ -24,7 +21,6 @@ from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.lake import Lake
 from tidemill.testing import Scratch, multiset
 
-FOR_KILL = 150  # seconds until a child has come to its point, on a busy machine
 POINTS = ("staged", "begin", "table-archive", "table", "quarantine", "staging")
 
 
@@ -156,26 +152,8 @@ def test_a_replay_that_ended_at_any_step_is_finished_as_it_was_decided(refused, 
 
 @pytest.mark.parametrize("point", some_of("table"))
 def test_a_replay_that_was_killed(refused, tmp_path, point):
-    marker, log = tmp_path / "reached", tmp_path / "child.log"
-    pause = {"TIDEMILL_PAUSE_AT": f"shop/orders:replay-{point}", "TIDEMILL_PAUSE_FILE": str(marker)}
-    command = [sys.executable, "-m", "tests.run.quarantine_streams"]
-    with log.open("w") as output:
-        child = subprocess.Popen(
-            [*command, refused.lake.uri, str(refused.landing), "-5"],
-            env=os.environ | pause,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    deadline = time.monotonic() + FOR_KILL
-    try:
-        while not marker.exists():
-            assert child.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.005)
-    finally:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+    command = ["tests.run.quarantine_streams", refused.lake.uri, str(refused.landing), "-5"]
+    killed_when(command, tmp_path, point=f"shop/orders:replay-{point}")
     replay_quarantine(shop(-5)["orders"], refused.target, refused.engine)
     assert contents(refused) == expected(-5)
 
