@@ -33,3 +33,16 @@ def test_an_error_in_a_python_worker_has_its_type_its_message_and_its_line(error
     failure = translated(error, ORDERS)
     assert (failure.code, failure.error_class) == ("query-failed", "ValueError")
     assert failure.what == "ValueError: bad price 2 (/srv/shop/pipelines/orders.py:43)."
+
+
+def test_an_error_of_java_in_a_batch_function_is_reported_with_its_cause():
+    text = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user's function: Traceback (most recent call last):
+  File "/venv/lib/python3.12/site-packages/py4j/protocol.py", line 327, in get_return_value
+    raise Py4JJavaError(
+py4j.protocol.Py4JJavaError: An error occurred while calling o1.save.
+: java.io.IOException: Input/output error
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+    error = translated(RuntimeError(text), ORDERS)
+    assert error.error_class == "java.io.IOException"
+    assert "java.io.IOException: Input/output error" in error.what

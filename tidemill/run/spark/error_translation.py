@@ -27,10 +27,11 @@ _OUTER = {
     "PYTHON_EXCEPTION",
     "TASK_WRITE_FAILED",
 }
-# The frames of a Python traceback, which are indented, and the line after them.
+# The frames of a Python traceback, which are indented, the line after them, and the error of Java that it is about:
+# py4j puts that on a line of its own.
 _TRACEBACK = "Traceback (most recent call last):"
 _PYTHON_ERROR = re.compile(
-    rf"{re.escape(_TRACEBACK)}\n((?:[ \t]+.*\n)+)((?:\w+\.)*\w+)(?:: ?(.*))?$", re.MULTILINE
+    rf"{re.escape(_TRACEBACK)}\n((?:[ \t]+.*\n)+)((?:\w+\.)*\w+)(?:: ?(.*))?$(?:\n: (.+)$)?", re.MULTILINE
 )
 _FRAME = re.compile(r'^[ \t]+File "([^"\n]+)", line (\d+)', re.MULTILINE)
 _NOT_OF_USERS = re.compile(
@@ -199,7 +200,9 @@ def _innermost(text: str, fallback: str) -> tuple[str, str]:
     inner = [error_class for error_class in classes if error_class not in _OUTER]
     raised = _PYTHON_ERROR.findall(text)
     if not inner and raised:
-        frames, name, reason = raised[-1]
+        frames, name, reason, of_java = raised[-1]
+        if of_java:
+            name, _, reason = of_java.partition(": ")
         return name, _one_line(f"{name}: {reason}" if reason else name, _location(frames))
     error_class = (inner or classes or [fallback])[-1]
     start = text.rfind(f"[{error_class}]")
