@@ -36,7 +36,8 @@ def test_an_error_in_a_python_worker_has_its_type_its_message_and_its_line(error
 
 
 def test_an_error_of_java_in_a_batch_function_is_reported_with_its_cause():
-    text = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user's function: Traceback (most recent call last):
+    text = """[FOREACH_BATCH_USER_FUNCTION_ERROR] A function of the user raised:
+Traceback (most recent call last):
   File "/venv/lib/python3.12/site-packages/py4j/protocol.py", line 327, in get_return_value
     raise Py4JJavaError(
 py4j.protocol.Py4JJavaError: An error occurred while calling o1.save.
