@@ -708,7 +708,8 @@ def test_each_stream_has_its_own_confs(scratch):
         assert provider in conf["spark.sql.streaming.stateStore.providerClass"]
 
 
-def test_a_run_of_limited_length_is_continued_by_the_next(scratch):
+def test_a_run_of_limited_length_is_continued_by_the_next(scratch, monkeypatch):
+    monkeypatch.setattr(progress, "STOP_SECONDS", 0.0)  # it waits for a query that takes longer to stop
     feed = Feed("orders", format=Json(ORDER), max_files_per_batch=1)
     query = QueryOptions(max_run="1 millisecond")
     orders = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), query=query, name="orders")(same)
@@ -716,11 +717,11 @@ def test_a_run_of_limited_length_is_continued_by_the_next(scratch):
         scratch.arrive(orders, "events", [order(number)])
     results = scratch.run(orders)
     assert 1 <= len(results[0].batches) < 6
-    # While a stopped query still ends, the next run is busy.
     while not decide_run(orders, scratch.target).idle:
         results += scratch.run(orders)
+    # None is busy: the query before has ended.
+    assert {(result.outcome, result.error) for result in results} == {("updated", None)}
     assert scratch.rows(orders, "order_id") == multiset((f"o{number}",) for number in range(6))
-    # Of a batch that ends while its query is stopped, the next run writes the line.
     assert sorted(line.batch_id for line in StreamRecords(scratch.lake, orders.name).ledger.lines()) == list(
         range(6)
     )

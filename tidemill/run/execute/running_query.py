@@ -46,7 +46,7 @@ class RunningQuery:
         Args:
             canceled: Stops the query when it is set.
             seconds: After that long the query is stopped as well, once the batch in progress has ended; the
-                wait ends as if the query had.
+                wait ends when the query has really ended, and as if it had done so by itself.
 
         Raises:
             CanceledError: The run was canceled.
@@ -54,14 +54,18 @@ class RunningQuery:
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         at_deadline: int | None = None
+        stopping = False
         try:
             while not self.done.wait(POLL_SECONDS):
                 self._report()
                 if deadline is not None and at_deadline is None and time.monotonic() > deadline:
                     at_deadline = self._ended_batches
-                if canceled.is_set() or (at_deadline is not None and self._ended_batches > at_deadline):
+                if canceled.is_set():
                     self._stop()
                     break
+                if not stopping and at_deadline is not None and self._ended_batches > at_deadline:
+                    stopping = True
+                    self._stop()
         except BaseException:
             self._stop()
             raise
@@ -69,7 +73,9 @@ class RunningQuery:
             self._report()
         if canceled.is_set():
             raise CanceledError
-        if self._failure is not None:
+        # A stop interrupts the next batch, and not each library on the way reports that as an interrupt. The next run
+        # repeats the batch, and meets a failure of its own again.
+        if self._failure is not None and not stopping:
             raise self._failure
 
     def _await(self) -> None:
