@@ -78,6 +78,7 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
             Entry("DeltaAppend"),
             Entry("DeltaMerge"),
             Entry("DeltaOverwrite"),
+            Entry("FileSink", ("published",)),
             Entry("KafkaSink"),
             Entry("ForeachSink"),
             Entry("BatchSink"),

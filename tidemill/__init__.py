@@ -22,6 +22,7 @@ from tidemill.sinks.batch_sink import BatchSink
 from tidemill.sinks.delta_append import DeltaAppend
 from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.sinks.delta_overwrite import DeltaOverwrite
+from tidemill.sinks.file_sink import FileSink
 from tidemill.sinks.foreach_sink import ForeachSink
 from tidemill.sinks.kafka_sink import KafkaSink
 
@@ -37,6 +38,7 @@ __all__ = [
     "DeltaSource",
     "Expect",
     "Feed",
+    "FileSink",
     "FileSource",
     "ForeachSink",
     "Json",

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.recorded import calls, recording
-from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite
+from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, FileSink
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, SinkBatch, SinkContext
+from tidemill.run.spark.engine import session_of
 from tidemill.sinks.external_sink import CommitTable
 from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
@@ -28,7 +29,8 @@ def write_twice(engine, tmp_path):
     def write(sink):
         spark = engine.new()
         spark.conf.set("spark.sql.shuffle.partitions", "1")
-        rows, context = spark.createDataFrame(SALES, SALE), SinkContext(TableRef.at(tmp_path / "table"))
+        rows = spark.createDataFrame(SALES, SALE)
+        context = SinkContext(TableRef.at(tmp_path / "table"), sink.connection(None))
         sink.check(context, rows.schema)
         sink.prepare(spark, context, rows.schema)
         assert sink.last_batch(context, "query") is None
@@ -46,6 +48,17 @@ def test_a_table_takes_a_batch_exactly_once_and_knows_it(write_twice, kind):
     rows = context.table.open().to_pyarrow_table().to_pylist()
     assert sink.delivery == "exactly once"
     assert multiset(tuple(row.values())[: len(next(iter(expected)))] for row in rows) == expected
+    assert sink.last_batch(context, "query") == 0
+    assert sink.last_batch(context, "another query") is None
+
+
+def test_files_have_a_batch_exactly_once_and_know_it(write_twice, engine, tmp_path):
+    sink = FileSink(str(tmp_path / "files"))
+    context = write_twice(sink)
+    with session_of(engine) as spark:
+        rows = spark.read.parquet(str(tmp_path / "files")).select("shop", "amount").collect()
+    assert sink.delivery == "exactly once"
+    assert multiset(map(tuple, rows)) == multiset(SALES)
     assert sink.last_batch(context, "query") == 0
     assert sink.last_batch(context, "another query") is None
 

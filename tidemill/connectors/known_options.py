@@ -1,4 +1,4 @@
-"""The options of Spark's sources by name: Spark ignores a misspelled one without a warning.
+"""The options of Spark's sources and of its writers of files by name: Spark ignores a misspelled one without a warning.
 
 Sources: Spark guide "Data Sources" (generic, JSON, CSV, XML, text, Parquet, ORC and binary files), "Input Sources" of
 Structured Streaming, the Kafka integration guide, and Delta's "Table streaming reads".
@@ -52,6 +52,20 @@ FILE_OPTIONS = _names(
     "compression maxFilesPerTrigger maxBytesPerTrigger latestFirst maxFileAge maxCachedFiles fileNameOnly "
     "cleanSource sourceArchiveDir discardCachedInputRatio"
 )
+_WRITTEN = _names("compression maxRecordsPerFile")
+_WRITTEN_TEXT = _WRITTEN | _names("encoding lineSep")
+_WRITTEN_VALUES = _WRITTEN_TEXT | _names("dateFormat timestampFormat timestampNTZFormat timeZone locale")
+WRITER_OPTIONS: Mapping[str, frozenset[str]] = {
+    "parquet": _WRITTEN,
+    "orc": _WRITTEN,
+    "json": _WRITTEN_VALUES | _names("ignoreNullFields writeNonAsciiCharacterAsCodePoint"),
+    "csv": _WRITTEN_VALUES
+    | _names(
+        "sep delimiter quote quoteAll escape escapeQuotes charToEscapeQuoteEscaping header nullValue emptyValue "
+        "ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace"
+    ),
+    "text": _WRITTEN_TEXT,
+}
 KAFKA_OPTIONS = _names(
     "startingTimestamp startingOffsetsByTimestamp startingOffsetsByTimestampStrategy failOnDataLoss "
     "kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs maxTriggerDelay minPartitions "
@@ -85,7 +99,8 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
             "primitivesAsString prefersDecimal allowComments allowUnquotedFieldNames allowSingleQuotes "
             "allowNumericLeadingZeros allowBackslashEscapingAnyCharacter allowUnquotedControlChars "
             "allowNonNumericNumbers dropFieldIfAllNull columnPruning header excludeAttribute treatEmptyValuesAsNulls "
-            "ignoreSurroundingSpaces ignoreNamespace"
+            "ignoreSurroundingSpaces ignoreNamespace ignoreNullFields quoteAll escapeQuotes "
+            "writeNonAsciiCharacterAsCodePoint"
         ),
         ("true", "false"),
     ),
@@ -95,7 +110,7 @@ _FORMS = {
     **dict.fromkeys(
         _names(
             "minPartitions maxRecordsPerPartition maxCachedFiles kafkaConsumer.pollTimeoutMs fetchOffset.numRetries "
-            "fetchOffset.retryIntervalMs maxColumns"
+            "fetchOffset.retryIntervalMs maxColumns maxRecordsPerFile"
         ),
         (re.compile(r"\d+"), "a whole number"),
     ),
@@ -117,12 +132,12 @@ def option_of(options: Mapping[str, str], name: str) -> str:
 
 
 def known_options(options: Mapping[str, str], known: Iterable[str], *, field: str) -> None:
-    """Refuse options that a source does not have, limits, which are arguments, and values that Spark refuses.
+    """Refuse options that Spark does not know, limits, which are arguments, and values that Spark refuses.
 
     Args:
         options: Options as declared; their names are case-insensitive.
         known: Lower-case names.
-        field: The source, named in the error.
+        field: The source or the sink, named in the error.
 
     Raises:
         DefinitionError: With the first such option, and the name, the argument or the values to use.

@@ -157,7 +157,8 @@ def ordered_sinks(sink: Sink | Sequence[Sink]) -> tuple[Sink, ...]:
     sinks = (sink,) if isinstance(sink, Sink) else tuple(sink) if isinstance(sink, Sequence) else ()
     if not sinks or not all(isinstance(one, Sink) for one in sinks):
         raise DefinitionError(
-            f"sink is {sink!r}: give a DeltaAppend, a DeltaMerge, a DeltaOverwrite, a BatchSink, or a list of them."
+            f"sink is {sink!r}: give a DeltaAppend, a DeltaMerge, a DeltaOverwrite, a FileSink, a BatchSink, or a list "
+            "of them."
         )
     if sinks[0].commit_table is not None and not any(isinstance(one, TableSink) for one in sinks):
         sinks += (sinks[0].commit_table,)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemill.definitions.sink import CommitMetadata, Sink, Transaction
+from tidemill.errors import TerminalError
 from tidemill.sinks.table_sink import DeltaSink
 
 if TYPE_CHECKING:
@@ -64,3 +65,8 @@ class CommitTable(DeltaSink):
         )
         metadata = replace(metadata, rows_written=count)
         self._writer(row, "append", transaction, metadata.to_json()).save(table.uri)
+
+
+def columns_unsuitable(what: str, *, fix: str) -> TerminalError:
+    """Return the error of an output that a sink cannot write."""
+    return TerminalError(what, fix=fix, code="sink-columns-unsuitable")

@@ -9,7 +9,7 @@ from tidemill.connectors.known_options import known_options
 from tidemill.definitions.columns import BATCH, ORIGIN
 from tidemill.definitions.sink import Delivery, SinkBatch, SinkContext
 from tidemill.errors import DefinitionError, TerminalError
-from tidemill.sinks.external_sink import ExternalSink
+from tidemill.sinks.external_sink import ExternalSink, columns_unsuitable
 from tidemill.target.secret import is_secret
 from tidemill.text.names import sql_identifier
 
@@ -116,14 +116,14 @@ class KafkaSink(ExternalSink):
         types = {column.name: column.dataType.simpleString() for column in output}
         for part, column in self._columns(types).items():
             if column not in types:
-                raise _unsuitable(
+                raise columns_unsuitable(
                     f"its output has no column {column!r}, which the sink {self.name!r} writes to Kafka as the "
                     f"{part} of a message (it has {', '.join(types)}).",
                     fix="let the function return the column"
                     + (", or declare KafkaSink(value='json')." if part == "value" else "."),
                 )
             if types[column] not in _TYPES[part]:
-                raise _unsuitable(
+                raise columns_unsuitable(
                     f"its column {column!r} is {types[column]}, and as the {part} of a message to Kafka (sink "
                     f"{self.name!r}) it must be {' or '.join(_TYPES[part])}.",
                     fix=f"cast the column in the function, such as F.col({column!r}).cast('string')."
@@ -210,7 +210,3 @@ def _check_options(options: Mapping[str, str]) -> None:
             )
         if not isinstance(value, str):
             raise DefinitionError(f"KafkaSink: option {option!r} is {value!r}: write it as a string.")
-
-
-def _unsuitable(what: str, *, fix: str) -> TerminalError:
-    return TerminalError(what, fix=fix, code="sink-columns-unsuitable")
