@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.raising import raises
-from tidemill.plans.operators import STATE_TYPES, kept_aggregates, operators_of, with_types
+from tidemill.plans.operators import STATE_TYPES, have_timers, kept_aggregates, operators_of, with_types
 from tidemill.plans.state_compatibility import check, verdict
 from tidemill.records.manifest import (
     AcceptedChange,
@@ -210,6 +210,16 @@ def test_the_columns_of_a_source_with_options_are_known():
     )
     known = properties("Deduplicate [value#449]", kafka)
     assert known == {"keys": "value", "sources": "k"}
+
+
+@pytest.mark.parametrize(
+    "behind", ["python_row, false, 0", "pandas, true, 1, [StructField(n,LongType,true)]"]
+)
+def test_timers_of_the_processing_time_are_seen_also_beside_an_initial_state(behind):
+    node = f"TransformWithStateInPySpark udf(n#3L)#7, 1, [user#8, n#9L], Update, ProcessingTime, {behind}"
+    [operator] = operators_of(plan(node, SOURCE))
+    assert operator.properties["mode"] == "Update, ProcessingTime"
+    assert have_timers([operator])
 
 
 @pytest.mark.parametrize(

@@ -158,17 +158,16 @@ class _Reader:
     def _arbitrary(self, node: Node, scope: Scope) -> dict[str, str]:
         """Return the properties of an operator whose state a function of the user keeps."""
         function = node.arguments.partition("(")[0]
-        tail = node.arguments[node.arguments.rfind("]") + 1 :].strip(", ")
         if node.name == "TransformWithStateInPySpark":
             count = re.search(r"#\d+, (\d+), \[", node.arguments)
             output = self._scopes.of(node.children[0]).output or ()
             keys = [scope.columns[key].meaning for key in output[: int(count[1]) if count else 0]]
-            return {
-                "group keys": ", ".join(keys),
-                "mode": tail.partition(", python")[0].partition(", pandas")[0],
-            }
+            # An initial state has columns of its own behind the mode.
+            mode = re.search(r"\], (\w+, \w+), (?:python|pandas)", node.arguments)
+            return {"group keys": ", ".join(keys), "mode": mode[1] if mode else ""}
         parsed = lists(node.arguments) or []
         columns = parsed[0] if parsed else []
+        tail = node.arguments[node.arguments.rfind("]") + 1 :].strip(", ")
         properties = {"function": function, "group keys": _list(scope, columns, node), "mode": tail}
         if len(parsed) > 2:  # noqa: PLR2004 - the keys, the output, the state
             properties["state"] = ", ".join(parsed[2])
