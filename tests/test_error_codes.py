@@ -10,6 +10,7 @@ from tidemill.checkpoint.format.errors import FileAbsentError
 from tidemill.engines.dev.broker import NotStartedError
 from tidemill.errors import CanceledError, TerminalError, TidemillError
 from tidemill.orchestration.alerts.alert import DeliveryError
+from tidemill.run.spark.refusals import REFUSALS
 
 ROOT = Path(__file__).parents[1]
 MODULES = {
@@ -82,6 +83,16 @@ def test_the_page_marks_the_codes_of_errors_that_are_worth_a_retry():
             codes.update(*(codes_in(keyword.value) for keyword in node.keywords if keyword.arg == "code"))
     page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(.*)` \| retry: ", page, re.MULTILINE)) == codes
+
+
+def test_the_page_has_the_way_around_each_refusal_of_spark():
+    page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    table = page.partition("| operation | reason | way around | code |\n|---|---|---|---|\n")[2]
+    rows = [
+        (re.sub(r"{(\w+)}", r"*\1*", known.operation), known.reason, known.fix, f"`{known.code}`")
+        for known in REFUSALS
+    ]
+    assert table.partition("\n\n")[0].splitlines() == [f"| {' | '.join(row)} |" for row in rows]
 
 
 def test_a_code_belongs_to_the_class_or_to_the_error():

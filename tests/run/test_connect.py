@@ -36,8 +36,11 @@ import sys
 from pathlib import Path
 from pipelines.ads import ads
 from pipelines.ads.generate import generate
+from tests.plans.code_cases import FIRST
+from tests.plans.refused_cases import ALLOWED, REFUSED
 from tests.recorded import recording
 from tidemill import Feed, Json, Pipeline
+from tidemill.operations.edits.code_changes import code_changes
 from tidemill.storage.lake import Lake
 from tidemill.run.spark.classic import local_checkpoint
 from tidemill.testing import Scratch
@@ -58,6 +61,18 @@ for last in (False, False, True):
 feed = Feed("sales", format=Json("id STRING"))
 sales = Pipeline("shop").stream(source=feed, sink=recording(folder / "calls", "id"), name="sales")
 scratch.run(sales(lambda sales: sales), [[{"id": "a"}, {"id": "b"}]])
+# What Spark cannot stream, also where the plan cannot be explained, and what it can.
+for case in (REFUSED["a top-N"], REFUSED["subtract"]):
+    stream = case.code.stream()
+    for source in stream.sources:
+        scratch.arrive(stream, source, FIRST)
+    [change] = code_changes([stream], scratch.target, engine)
+    assert (change.error.code, case.operation in change.what) == (case.error, True), change
+    [result] = scratch.run_all([stream])
+    assert str(result.error) == str(change.error)
+    assert scratch.lake.table(stream.name).log.latest_version() is None
+[change] = code_changes([ALLOWED["a limit in append mode"].stream()], scratch.target, engine)
+assert change.error is None
 _, second = engine.new(), engine.new()
 rows = local_checkpoint(second.range(3))
 assert (rows.sparkSession is second, rows.count()) == (True, 3)

@@ -47,3 +47,10 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o1.save.
     error = translated(RuntimeError(text), ORDERS)
     assert error.error_class == "java.io.IOException"
     assert "java.io.IOException: Input/output error" in error.what
+
+
+def test_a_message_ends_before_the_plan():
+    error = translated(
+        RuntimeError("It cannot be planned;\n~Project [n#1L]\n+- ~StreamingRelation delta"), ORDERS
+    )
+    assert error.what == "RuntimeError: It cannot be planned."

@@ -312,7 +312,7 @@ def test_a_first_function_that_spark_refuses_does_not_pin_the_schema(scratch):
     pipeline = Pipeline("shops")
     sales, wrong = totals_of(DeltaAppend(), QueryOptions(), pipeline=pipeline)  # needs a watermark
     scratch.run(sales, [[sale("a", 1)]])
-    with raises("query-invalid", "watermark"):
+    with raises("watermark-missing", "shops/"):
         scratch.run(wrong)
     _, right = totals_of(
         DeltaMerge(keys=["shop"]),

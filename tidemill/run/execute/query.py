@@ -30,7 +30,7 @@ from tidemill.plans.plan_tree import parse_plan, reads_all
 from tidemill.records.manifest import StatefulOperator
 from tidemill.run.batch.validation_rules import is_repeatable, uses_time_of_batch
 from tidemill.run.batch.writer import batch_column
-from tidemill.run.spark.classic import explained, full_plan, plan_text, state_types
+from tidemill.run.spark.classic import check_supported, explained, full_plan, plan_text, state_types
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -132,6 +132,8 @@ def _of_feed(stream: "Stream", feed: Feed, context: SourceContext, generation: i
             code="feed-not-alone",
         )
     if len(operators) > before:
+        # What no stream can do is refused as such: another stream would not help.
+        check_supported(output, "complete" if "Aggregate" in operators else "append")
         raise TerminalError(
             f"the function uses the stateful operation {operators[0]!r} on a feed, whose records are "
             "quarantined batch by batch: it would see one batch at a time.",

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ _UNSTABLE = (
     ),  # a DataFrame in a SQL text
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), ""),
 )
+_ASYNC = "asyncProgressTrackingEnabled"
+_ASYNC_REFUSED = "Async progress tracking cannot be used"
 _LISTENER_SECONDS = 1.0
 _LONGEST_LISTENER_SECONDS = 60.0
 _LISTENER_POLL_SECONDS = 0.002
@@ -107,7 +110,7 @@ def _has_ended(observation: "Observation", seconds: float) -> bool:
 
 
 def check_supported(rows: "DataFrame", output_mode: str) -> None:
-    """Raise what the start of a query would raise about its plan; on Spark Connect only the start does.
+    """Raise what the start of a query would raise about its plan; nothing is read.
 
     A start comes after the tables were made ready, and a refusal must leave them as they are.
 
@@ -121,6 +124,14 @@ def check_supported(rows: "DataFrame", output_mode: str) -> None:
         mode = getattr(sql.streaming.OutputMode, output_mode.capitalize())()
         plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
         sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
+        return
+    # A start checks the plan first, and then refuses this trigger together with this option.
+    writer = rows.writeStream.format("noop").outputMode(output_mode).option(_ASYNC, "true")
+    try:
+        writer.trigger(availableNow=True).start().stop()
+    except Exception as refused:
+        if _ASYNC_REFUSED not in str(refused):
+            raise
 
 
 def explained(rows: "DataFrame") -> str:
@@ -153,9 +164,11 @@ def plan_text(rows: "DataFrame", locations: dict[str, str]) -> str:
     if is_classic(rows.sparkSession):
         text = rows._jdf.queryExecution().analyzed().toString()  # noqa: SLF001 - semanticHash() is not stable
     else:
-        explained = rows._explain_string(extended=True)  # type: ignore[operator]  # noqa: SLF001 - the only text there
-        analyzed = _ANALYZED.search(explained)
-        text = analyzed[1] if analyzed else explained
+        text = ""
+        with suppress(Exception):  # the check or the start of the query reports what is wrong with the plan
+            explained = rows._explain_string(extended=True)  # type: ignore[operator]  # noqa: SLF001 - the only text there
+            analyzed = _ANALYZED.search(explained)
+            text = analyzed[1] if analyzed else explained
     return stable(_located(text, locations))
 
 

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from traceback import walk_tb
 from typing import NamedTuple
 
 from tidemill.definitions.expectations import FAIL_MARK
@@ -16,6 +18,7 @@ from tidemill.errors import (
     TransientError,
     UpstreamChangeError,
 )
+from tidemill.run.spark.refusals import refusal
 from tidemill.sinks.delta_merge import DUPLICATE_KEY_MARK, NULL_KEY_MARK
 from tidemill.text.names import StreamName
 
@@ -37,6 +40,8 @@ _FRAME = re.compile(r'^[ \t]+File "([^"\n]+)", line (\d+)', re.MULTILINE)
 _NOT_OF_USERS = re.compile(
     rf"/pyspark/|/site-packages/|/lib/python3|^{re.escape(str(Path(__file__).parents[2]))}/"
 )
+# What follows a message: a stack, Spark's state of the error, or a part of the plan.
+_REST = re.compile(r"\n\s+at |\nJVM stacktrace|SQLSTATE|=== Streaming Query ===|\n\n|;\n[~'!+]")
 _MESSAGE_LIMIT = 400
 
 _TRANSIENT = re.compile(
@@ -146,6 +151,8 @@ def translated(
         if own := translate(text, stream):
             return own
     error_class, message = _innermost(text, type(error).__name__)
+    if refused := refusal(text, stream, location=_call(error), error_class=error_class):
+        return refused
     for known in _KNOWN:
         if known.pattern.search(text):
             fix = known.fix.format(stream=stream)
@@ -216,8 +223,19 @@ def _location(frames: str) -> str:
     return "".join(f" ({file}:{line})" for file, line in (own or locations)[-1:])
 
 
+def _call(error: BaseException) -> str:
+    """Return what the innermost frame of the user's code called that raised an error, with the file and line."""
+    frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    calls = [
+        f" ({called.co_name}() at {code.co_filename}:{line})"
+        for (code, line), (called, _) in pairwise(frames)
+        if not _NOT_OF_USERS.search(code.co_filename)
+    ]
+    return "".join(calls[-1:])
+
+
 def _one_line(message: str, location: str = "") -> str:
-    message = re.split(r"\n\s+at |\nJVM stacktrace|SQLSTATE|=== Streaming Query ===|\n\n", message)[0]
+    message = _REST.split(message)[0]
     message = " ".join(message.split())
     if len(message) > _MESSAGE_LIMIT:
         return f"{message[:_MESSAGE_LIMIT]} ...{location}"
