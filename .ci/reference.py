@@ -82,6 +82,8 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
             Entry("KafkaSink"),
             Entry("ForeachSink"),
             Entry("BatchSink"),
+            Entry("ConsoleSink"),
+            Entry("MemorySink", ("rows",)),
             Entry("BatchIdentity", created=False),
         ),
     },

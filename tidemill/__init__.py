@@ -19,6 +19,7 @@ from tidemill.definitions.run_when import RunWhen
 from tidemill.definitions.sink import BatchIdentity
 from tidemill.definitions.stream import Stream
 from tidemill.sinks.batch_sink import BatchSink
+from tidemill.sinks.debug_sinks import ConsoleSink, MemorySink
 from tidemill.sinks.delta_append import DeltaAppend
 from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.sinks.delta_overwrite import DeltaOverwrite
@@ -31,6 +32,7 @@ __all__ = [
     "BatchIdentity",
     "BatchSink",
     "Checks",
+    "ConsoleSink",
     "Csv",
     "DeltaAppend",
     "DeltaMerge",
@@ -44,6 +46,7 @@ __all__ = [
     "Json",
     "KafkaSink",
     "KafkaSource",
+    "MemorySink",
     "Pipeline",
     "QueryOptions",
     "RateSource",

@@ -25,6 +25,8 @@ LIBRARY = Path(__file__).parents[2] / "tidemill"
 KINDS = {
     "BatchSink",
     "CommitTable",
+    "ConsoleSink",
+    "DebugSink",
     "DeltaAppend",
     "DeltaMerge",
     "DeltaOverwrite",
@@ -33,6 +35,7 @@ KINDS = {
     "FileSink",
     "ForeachSink",
     "KafkaSink",
+    "MemorySink",
 }
 
 
