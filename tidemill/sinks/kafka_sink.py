@@ -69,6 +69,9 @@ class KafkaSink(ExternalSink):
     again, so a message can be in the topic twice. A batch that the main table has is not written again. The header
     `tidemill-batch` of each message names its batch, as `<query id>/<batch id>`: it is the same in a repeat.
 
+    The password of the cluster is read where the batch is written: with Spark Connect elsewhere, its server needs the
+    environment variables that the cluster names.
+
     Attributes:
         topic: The topic; None: the column `topic`.
         cluster: A cluster's name in the target.
