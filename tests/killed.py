@@ -11,8 +11,11 @@ from tests.spark_of_tests import kill_server, own_server
 FOR_KILL = 150  # seconds until the run has come to its point, on a busy machine
 
 
-def killed_when(module, tmp_path, *, point):
-    """Run a module with its arguments, and kill it and its JVM with SIGKILL at a point."""
+def killed_when(module, tmp_path, *, point, every=1):
+    """Run a module with its arguments, and kill it and its JVM with SIGKILL at a point.
+
+    Of several points, separated by spaces, `every` one must be reached.
+    """
     marker, log, server = (tmp_path / name for name in ("reached", "killed.log", "server"))
     environment = {"TIDEMILL_PAUSE_FILE": str(marker), "TIDEMILL_PAUSE_AT": point} | own_server(server)
     with log.open("w") as output:
@@ -25,7 +28,7 @@ def killed_when(module, tmp_path, *, point):
         )
     deadline = time.monotonic() + FOR_KILL
     try:
-        while not marker.exists():
+        while not marker.exists() or len(marker.read_text().splitlines()) < every:
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.01)

@@ -1,0 +1,144 @@
+"""Rows of the table: a real broker, as a source and as a sink."""
+
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from tests.conformance.test_operations import VIEWS, views_of
+from tests.raising import raises
+from tests.sinks.test_kafka_sink import messages
+from tidemill import DeltaAppend, KafkaSink, KafkaSource, Pipeline
+from tidemill import functions as F
+from tidemill.target.target import KafkaCluster
+from tidemill.testing import multiset
+
+pytestmark = [pytest.mark.kafka, pytest.mark.campaign]
+
+
+@pytest.fixture
+def topic(broker, scratch):
+    """A topic with two partitions, on the cluster of the target."""
+    scratch.clusters["default"] = KafkaCluster(bootstrap=broker.bootstrap)
+    name = f"t-{uuid4().hex[:8]}"
+    broker.create_topic(name, partitions=2)
+    return name
+
+
+def send(broker, topic, *values, partition=0):
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for value in values:
+        producer.produce(
+            topic, key=f"k{value}", value=value, partition=partition, headers=[("h", value.encode())]
+        )
+    assert producer.flush(30) == 0
+
+
+def copied(name="copied", **source):
+    return Pipeline("shop").stream(source={"topic": KafkaSource(**source)}, sink=DeltaAppend(), name=name)(
+        lambda messages: messages.select(F.col("value").cast("string"))
+    )
+
+
+@pytest.mark.parametrize("how", ["subscribe", "subscribe_pattern", "assign"])
+def test_src_kafka_sub(scratch, broker, topic, how):
+    given = {"subscribe": topic, "subscribe_pattern": f"{topic[:-1]}.", "assign": {topic: (0, 1)}}
+    stream = copied(**{how: given[how]})
+    for value in "abc":
+        send(broker, topic, value, partition=value == "b")
+        scratch.run(stream)
+    assert scratch.rows(stream) == multiset("abc")
+
+
+def test_src_kafka_start(scratch, broker, topic):
+    send(broker, topic, "a", "b")
+    send(broker, topic, "c", partition=1)
+    milliseconds = str(int((datetime.now(UTC).timestamp() + 3600) * 1000))
+    starts = {
+        "earliest": ({}, "abcd"),
+        "latest": ({"starting_offsets": "latest"}, "d"),
+        "by_partition": ({"starting_offsets": {topic: {0: 1, 1: -2}}}, "bcd"),
+    }
+    streams = {name: copied(name, subscribe=topic, **declared) for name, (declared, _) in starts.items()}
+    for stream in streams.values():
+        scratch.run(stream)
+    send(broker, topic, "d")
+    for name, stream in streams.items():
+        scratch.run(stream)
+        assert scratch.rows(stream) == multiset(starts[name][1]), name
+    by_time = copied("by_time", subscribe=topic, options={"startingTimestamp": "1"})
+    scratch.run(by_time)
+    assert scratch.rows(by_time) == multiset("abcd")
+    none = copied(
+        "none",
+        subscribe=topic,
+        options={"startingTimestamp": milliseconds, "startingOffsetsByTimestampStrategy": "latest"},
+    )
+    scratch.run(none)
+    send(broker, topic, "e")
+    scratch.run(none)
+    assert scratch.rows(none) == multiset("e")
+
+
+def test_src_kafka_rate(scratch, broker, topic):
+    send(broker, topic, *"abcde")
+    stream = copied(subscribe=topic, max_records_per_batch=2, options={"minPartitions": "3"})
+    [result] = scratch.run(stream)
+    assert [batch.rows_read for batch in result.batches] == [2, 2, 1]
+    assert scratch.rows(stream) == multiset("abcde")
+    with raises("option-unsuitable", "minOffsetsPerTrigger"):
+        copied(subscribe=topic, options={"minOffsetsPerTrigger": "3"})
+
+
+def test_src_kafka_meta(scratch, broker, topic):
+    @Pipeline("shop").stream(
+        source={"messages": KafkaSource(subscribe=topic, include_headers=True)}, sink=DeltaAppend()
+    )
+    def src_kafka_meta(messages):
+        """Everything about a message."""
+        strings = [F.col(name).cast("string").alias(name) for name in ("key", "value")]
+        header = F.col("headers")[0]["value"].cast("string").alias("header")
+        return messages.select(
+            *strings, "topic", "partition", "offset", F.col("timestamp").isNotNull().alias("t"), header
+        )
+
+    for value in "ab":
+        send(broker, topic, value, partition=1)
+        scratch.run(src_kafka_meta)
+    expected = [(f"k{value}", value, topic, 1, n, True, value) for n, value in enumerate("ab")]
+    assert scratch.rows(src_kafka_meta) == multiset(expected)
+
+
+def test_src_kafka_newpart(scratch, broker, topic):
+    stream = copied(subscribe=topic)
+    send(broker, topic, "a")
+    scratch.run(stream)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result()
+    while len(admin.list_topics(topic).topics[topic].partitions) < 3:
+        pass
+    send(broker, topic, "b", "c", partition=2)
+    scratch.run(stream)
+    assert scratch.rows(stream) == multiset("abc")
+    admin.delete_topics([topic])[topic].result()
+    with raises("topic-missing", topic):
+        scratch.run(stream)
+    assert scratch.rows(stream) == multiset("abc")
+
+
+def test_sink_kafka(scratch, broker, topic):
+    shop = Pipeline("shop")
+    views = views_of(shop)
+
+    @shop.stream(source={"views": views}, sink=KafkaSink(topic=topic))
+    def sink_kafka(views):
+        """Each row is a message."""
+        return views.select(F.col("user").alias("key"), F.to_json(F.struct("n")).alias("value"))
+
+    for arriving in VIEWS:
+        scratch.run(views, [arriving])
+        scratch.run(sink_kafka)
+    sent = multiset((key.decode(), value.decode()) for key, value, _, _ in messages(broker, topic))
+    assert sent == multiset((view["user"], f'{{"n":{view["n"]}}}') for run in VIEWS for view in run)

@@ -1,0 +1,173 @@
+"""Rows of the table: what needs no state, static sides, late rows, stores of the state."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline, QueryOptions
+from tidemill import functions as F
+from tidemill.records.stream_records import StreamRecords
+from tidemill.testing import multiset
+
+pytestmark = [pytest.mark.jvm, pytest.mark.campaign]
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def views_of(shop, schema="user STRING, tags ARRAY<STRING>, n BIGINT"):
+    return shop.stream(source=Feed("views", format=Json(schema)), sink=DeltaAppend(), name="views")(
+        lambda rows: rows
+    )
+
+
+VIEWS = [
+    [{"user": f"u{n % 3}", "tags": [f"t{k}" for k in range(n % 3)], "n": n} for n in run]
+    for run in ((0, 1), (2,), (3, 4, 5))
+]
+
+
+def test_op_stateless(scratch):
+    shop = Pipeline("shop")
+    views = views_of(shop)
+
+    @shop.stream(source={"views": views}, sink=DeltaAppend())
+    def op_stateless(views):
+        """One row for each tag of a view with an even number."""
+        from pyspark.sql.functions import pandas_udf, udf
+
+        exclaimed = udf(lambda text: text + "!", "string")
+
+        @pandas_udf("bigint")
+        def squared(numbers):
+            return numbers * numbers
+
+        tags = views.where("n % 2 = 0").select("user", F.explode("tags").alias("tag"), "n")
+        return tags.select(
+            F.upper("user").alias("user"), exclaimed("tag").alias("tag"), squared("n").alias("n")
+        )
+
+    text = "SELECT upper(user) AS user, n FROM views WHERE n > 1"
+    sql = shop.sql("op_stateless_sql", text, source={"views": views}, sink=DeltaAppend())
+    for arriving in VIEWS:
+        scratch.run(views, [arriving])
+        scratch.run(op_stateless)
+        scratch.run(sql)
+    rows = [view for run in VIEWS for view in run]
+    assert scratch.rows(op_stateless) == multiset(
+        (view["user"].upper(), f"{tag}!", view["n"] ** 2)
+        for view in rows
+        if view["n"] % 2 == 0
+        for tag in view["tags"]
+    )
+    assert scratch.rows(sql) == multiset((view["user"].upper(), view["n"]) for view in rows if view["n"] > 1)
+
+
+def test_join_static(scratch):
+    shop = Pipeline("shop")
+    views = views_of(shop)
+    names = shop.stream(
+        source=Feed("names", format=Json("id STRING, name STRING")), sink=DeltaAppend(), name="names"
+    )(lambda rows: rows)
+    scratch.run(names, [[{"id": "u0", "name": "Ada"}, {"id": "u2", "name": "Bo"}]])
+    sources = {"views": views, "names": names.static()}
+
+    @shop.stream(source=sources, sink=DeltaAppend())
+    def join_static(views, names):
+        """Each view with the name of its user, as it is at the moment of the run."""
+        return views.join(names, F.col("user") == F.col("id"), "left").select("n", "name")
+
+    @shop.stream(source=sources, sink=DeltaAppend())
+    def join_static_inner(views, names):
+        return views.join(names, F.col("user") == F.col("id")).select("n", "name")
+
+    @shop.stream(source=sources, sink=DeltaAppend())
+    def join_static_semi(views, names):
+        return views.join(names, F.col("user") == F.col("id"), "left_semi").select("n")
+
+    @shop.stream(source=sources, sink=DeltaAppend())
+    def join_static_right(views, names):
+        return names.join(views, F.col("user") == F.col("id"), "right").select("n", "name")
+
+    streams = [join_static, join_static_inner, join_static_semi, join_static_right]
+    for arriving in VIEWS:
+        scratch.run(views, [arriving])
+        assert [str(result.error) for result in scratch.run_all(streams) if result.error] == []
+    known = {"u0": "Ada", "u2": "Bo"}
+    rows = [(view["n"], known.get(view["user"])) for run in VIEWS for view in run]
+    assert scratch.rows(join_static) == scratch.rows(join_static_right) == multiset(rows)
+    assert scratch.rows(join_static_inner) == multiset(row for row in rows if row[1])
+    assert scratch.rows(join_static_semi) == multiset((n,) for n, name in rows if name)
+
+
+def test_wm_late(scratch):
+    shop = Pipeline("shop")
+    views = views_of(shop, "id STRING, at TIMESTAMP")
+
+    @shop.stream(source={"views": views.with_watermark("at", "10 minutes")}, sink=DeltaAppend())
+    def wm_late(views):
+        """Views in each five minutes; what comes more than ten minutes late is left out, and counted."""
+        return views.groupBy(F.window("at", "5 minutes").alias("w")).count().select("w.start", "count")
+
+    def at(*minutes):
+        return [
+            {"id": str(minute), "at": (NOON + timedelta(minutes=minute)).isoformat()} for minute in minutes
+        ]
+
+    results = []
+    for arriving in (at(1, 2), at(31), at(22, 3, 7), at(60)):
+        scratch.run(views, [arriving])
+        results += scratch.run(wm_late)
+    assert [result.late.count for result in results] == [0, 0, 2, 0]
+    expected = [(0, 2), (20, 1), (30, 1)]
+    assert scratch.rows(wm_late) == multiset((NOON + timedelta(minutes=m), n) for m, n in expected)
+
+
+@pytest.mark.parametrize("store", ["hdfs", "rocksdb"], ids=["store_hdfs", "store_rocksdb"])
+def test_row(scratch, store):
+    shop = Pipeline("shop")
+    views = views_of(shop)
+
+    @shop.stream(
+        source={"views": views},
+        sink=DeltaMerge(keys=["user"]),
+        query=QueryOptions(output_mode="update", state_store=store),
+    )
+    def counted(views):
+        return views.groupBy("user").agg(F.count("*").alias("views"), F.sum("n").alias("n"))
+
+    for arriving in VIEWS:
+        scratch.run(views, [arriving])
+        scratch.run(counted)
+    rows = [view for run in VIEWS for view in run]
+    expected = [(u, [view["n"] for view in rows if view["user"] == u]) for u in ("u0", "u1", "u2")]
+    assert scratch.rows(counted) == multiset((user, len(ns), sum(ns)) for user, ns in expected)
+    confs = StreamRecords(scratch.lake, counted.name).snapshot().tail.committed_offsets.conf
+    provider = {"hdfs": "HDFSBacked", "rocksdb": "RocksDB"}[store]
+    assert provider in confs["spark.sql.streaming.stateStore.providerClass"]
+    state = scratch.checkpoint(counted.name) / "state" / "0" / "0"
+    assert any(path.suffix == {"hdfs": ".delta", "rocksdb": ".changelog"}[store] for path in state.iterdir())
+
+
+def test_store_partitions(scratch):
+    shop = Pipeline("shop")
+    views = views_of(shop)
+
+    def counted(shop, **query):
+        return shop.stream(
+            source={"views": views},
+            sink=DeltaMerge(keys=["user"]),
+            query=QueryOptions(output_mode="update", **query),
+            name="counted",
+        )(lambda views: views.groupBy("user").count())
+
+    before = counted(Pipeline("shop"))
+    for arriving in VIEWS[:2]:
+        scratch.run(views, [arriving])
+        scratch.run(before)
+    partitions = [p for p in (scratch.checkpoint(before.name) / "state" / "0").iterdir() if p.name.isdigit()]
+    assert len(partitions) == scratch.engine.default_partitions()
+    after = counted(Pipeline("shop"), shuffle_partitions=7)
+    scratch.run(views, [VIEWS[2]])
+    [result] = scratch.run(after)
+    assert any("shuffle_partitions is declared as 7" in warning for warning in result.warnings)
+    rows = [view["user"] for run in VIEWS for view in run]
+    assert scratch.rows(after) == multiset((user, rows.count(user)) for user in set(rows))
