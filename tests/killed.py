@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from tests.spark_of_tests import kill_server, own_server
+from tests.spark_of_tests import kill_server, own_server, settings
 
 FOR_KILL = 150  # seconds until the run has come to its point, on a busy machine
 
@@ -37,3 +38,25 @@ def killed_when(module, tmp_path, *, point, every=1):
         process.wait()
         kill_server(server)
         marker.unlink(missing_ok=True)
+
+
+def scratch_at(lake, landing, *, cores=2):
+    """The lake of a test, in a process that the test kills."""
+    # Python workers of Spark import this module with that of a pickled function, and need none of this.
+    from tidemill.engines.engine import SparkEngine
+    from tidemill.storage.lake import Lake
+    from tidemill.testing import Scratch
+
+    return Scratch(lake=Lake.at(lake), landing=Path(landing), engine=SparkEngine(settings(cores=cores)))
+
+
+def run_side_by_side(scratch, streams):
+    """Run streams, all at the same time, so that each comes to its point."""
+    from tidemill.run.execute.pipeline_run import PipelineRun
+
+    run = PipelineRun(
+        streams, target=scratch.target, engine=scratch.engine, run_id="killed", max_parallel=len(streams)
+    )
+    for result in run.iter_results():
+        if result.error is not None:
+            raise result.error

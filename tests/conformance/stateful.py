@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from tests.killed import run_side_by_side, scratch_at
 from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, FileSource, Pipeline, QueryOptions
 from tidemill import functions as F
 
@@ -312,20 +313,8 @@ def with_two_tables(pipeline: Pipeline) -> list:
 
 def main() -> None:
     """Run all streams once, side by side, in this process."""
-    from tests.spark_of_tests import settings
-    from tidemill.engines.engine import SparkEngine
-    from tidemill.run.execute.pipeline_run import PipelineRun
-    from tidemill.storage.lake import Lake
-    from tidemill.testing import Scratch
-
     lake, landing = sys.argv[1:]
-    engine = SparkEngine(settings())
-    target = Scratch(lake=Lake.at(lake), landing=Path(landing), engine=engine).target
-    streams = with_two_tables(stateful(Path(landing)))
-    run = PipelineRun(streams, target=target, engine=engine, run_id="killed", max_parallel=len(streams))
-    for result in run.iter_results():
-        if result.error is not None:
-            raise result.error
+    run_side_by_side(scratch_at(lake, landing), with_two_tables(stateful(Path(landing))))
 
 
 if __name__ == "__main__":

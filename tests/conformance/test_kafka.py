@@ -1,7 +1,6 @@
 """Rows of the table: a real broker, as a source and as a sink."""
 
 from datetime import UTC, datetime
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
@@ -9,10 +8,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.conformance.test_operations import VIEWS, views_of
 from tests.raising import raises
-from tests.sinks.test_kafka_sink import messages
+from tests.topics import messages, new_topic
 from tidemill import DeltaAppend, KafkaSink, KafkaSource, Pipeline
 from tidemill import functions as F
-from tidemill.target.target import KafkaCluster
 from tidemill.testing import multiset
 
 pytestmark = [pytest.mark.kafka, pytest.mark.campaign]
@@ -20,11 +18,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.campaign]
 
 @pytest.fixture
 def topic(broker, scratch):
-    """A topic with two partitions, on the cluster of the target."""
-    scratch.clusters["default"] = KafkaCluster(bootstrap=broker.bootstrap)
-    name = f"t-{uuid4().hex[:8]}"
-    broker.create_topic(name, partitions=2)
-    return name
+    return new_topic(broker, scratch)
 
 
 def send(broker, topic, *values, partition=0):

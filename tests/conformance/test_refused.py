@@ -2,11 +2,8 @@
 
 import pytest
 
-from tests.plans.code_cases import FIRST
-from tests.plans.refused_cases import ALLOWED, BOTH, REFUSED, two
+from tests.plans.refused_cases import ALLOWED, REFUSED, with_flights
 from tidemill.operations.edits.code_changes import code_changes
-from tidemill.storage.lake import Lake
-from tidemill.testing import Scratch
 
 pytestmark = [pytest.mark.jvm, pytest.mark.campaign]
 MODES = {"output-mode-unsuitable", "watermark-missing"}
@@ -15,11 +12,7 @@ MODES = {"output-mode-unsuitable", "watermark-missing"}
 @pytest.fixture(scope="module")
 def flights(engine, tmp_path_factory):
     """A lake with the tables that the cases read."""
-    folder = tmp_path_factory.mktemp("flights")
-    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
-    for name in BOTH:
-        scratch.arrive(two(lambda flights, others: flights.unionAll(others)).stream(), name, FIRST)
-    return scratch
+    return with_flights(tmp_path_factory.mktemp("flights"), engine)
 
 
 def error_of(flights, code):

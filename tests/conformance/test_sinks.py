@@ -1,6 +1,6 @@
 """Rows of the table: what streams write, and how runs begin and end."""
 
-from ast import literal_eval
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.test_operations import VIEWS, views_of
 from tests.raising import raises
 from tests.recorded import calls, recording
+from tests.sinks.foreach_streams import Log
 from tidemill import (
     BatchSink,
     ConsoleSink,
@@ -129,51 +130,36 @@ def test_sink_batch(scratch, tmp_path):
     assert sum((call.rows for call in given), Counter()) == scratch.rows(sink_batch)
 
 
-class Log:
-    """Writes each call into a file."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def _add(self, *call):
-        with Path(self.path).open("a") as file:
-            file.write(f"{call!r}\n")
-
-    def open(self, partition_id, epoch_id):
-        self._add("open", epoch_id)
-        return True
-
-    def process(self, row):
-        self._add("process", row["user"], row["n"])
-
-    def close(self, error):
-        self._add("close", None if error is None else str(error))
-
-
 def test_sink_foreach(scratch, tmp_path):
     shop, path = Pipeline("shop"), str(tmp_path / "calls")
     views = views_of(shop)
 
-    @shop.stream(source={"views": views}, sink=ForeachSink(lambda: Log(path), name="log"))
+    @shop.stream(source={"views": views}, sink=ForeachSink(Log(path)))
     def sink_foreach(views):
         """Each row goes to an object with open, process and close."""
-        return views
+        return views.select(F.col("user").alias("shop"), F.col("n").alias("amount"))
 
     for arriving in VIEWS:
         scratch.run(views, [arriving])
         scratch.run(sink_foreach)
-    made = [literal_eval(line) for line in Path(path).read_text().splitlines()]
+    made = [json.loads(line) for line in Path(path).read_text().splitlines()]
     assert multiset(call[1:] for call in made if call[0] == "process") == ROWS
-    assert {call[1] for call in made if call[0] == "open"} == {0, 1, 2}
-    assert {call[1] for call in made if call[0] == "close"} == {None}
+    assert {call[2] for call in made if call[0] == "open"} == {0, 1, 2}
+    assert {call[1] for call in made if call[0] == "close"} == {"None"}
+
+
+def files_of(scratch, count, *, per_batch):
+    """A stream of files that wait, with one row each."""
+    feed = Feed("views", format=Json("user STRING, n BIGINT"), max_files_per_batch=per_batch)
+    for n in range(count):
+        scratch.drop_file("views", [{"user": "u", "n": n}])
+    return Pipeline("shop").stream(source={"views": feed}, sink=DeltaAppend(), name="copied")(
+        lambda views: views
+    )
 
 
 def test_trig_now(scratch):
-    shop = Pipeline("shop")
-    feed = Feed("views", format=Json("user STRING, n BIGINT"), max_files_per_batch=2)
-    stream = shop.stream(source={"views": feed}, sink=DeltaAppend(), name="trig_now")(lambda views: views)
-    for n in range(5):
-        scratch.drop_file("views", [{"user": "u", "n": n}])
+    stream = files_of(scratch, 5, per_batch=2)
     [result] = scratch.run(stream)
     assert [batch.rows_read for batch in result.batches] == [2, 2, 1]
     assert [result.outcome for result in scratch.run(stream)] == ["idle"]
@@ -181,11 +167,7 @@ def test_trig_now(scratch):
 
 
 def test_mon_progress(scratch):
-    shop = Pipeline("shop")
-    feed = Feed("views", format=Json("user STRING, n BIGINT"), max_files_per_batch=1)
-    stream = shop.stream(source={"views": feed}, sink=DeltaAppend(), name="mon_progress")(lambda views: views)
-    for n in range(105):
-        scratch.drop_file("views", [{"user": "u", "n": n}])
+    stream = files_of(scratch, 105, per_batch=1)
     scratch.run(stream)
     lines = sorted(StreamRecords(scratch.lake, stream.name).ledger.lines(), key=lambda line: line.batch_id)
     assert [(line.batch_id, line.rows_read, line.reconstructed) for line in lines] == [
@@ -297,24 +279,20 @@ def test_rec_change(scratch):
     shop = Pipeline("shop")
     views = views_of(shop)
 
-    def changed(function, **query):
-        stream = Pipeline("shop").stream(
+    def declared(function):
+        return Pipeline("shop").stream(
             source={"views": views},
             sink=DeltaMerge(keys=["user"]),
-            query=QueryOptions(output_mode="update", **query),
+            query=QueryOptions(output_mode="update"),
             name="rec_change",
         )(function)
-        [change] = code_changes([stream], scratch.target, scratch.engine)
+
+    def changed(function):
+        [change] = code_changes([declared(function)], scratch.target, scratch.engine)
         return change.kind
 
-    stream = Pipeline("shop").stream(
-        source={"views": views},
-        sink=DeltaMerge(keys=["user"]),
-        query=QueryOptions(output_mode="update"),
-        name="rec_change",
-    )(lambda views: views.groupBy("user").count())
     scratch.run(views, [VIEWS[0]])
-    scratch.run(stream)
+    scratch.run(declared(lambda views: views.groupBy("user").count()))
     assert changed(lambda views: views.groupBy("user").count()) == "nothing"
     assert changed(lambda views: views.groupBy("user").count().where("count > 0")) == "safe"
     assert changed(lambda views: views.groupBy("user").agg(F.max("n").alias("count"))) == "mixes_state"

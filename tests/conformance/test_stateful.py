@@ -1,9 +1,6 @@
 """The stateful rows of the table: five runs whose inputs take turns, one of them killed, here and on a warm server."""
 
-import json
-import os
 from datetime import datetime, timedelta
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,13 +8,10 @@ import pytest
 from tests.conformance import stateful_oracle as oracle
 from tests.conformance.stateful import stateful, with_two_tables
 from tests.killed import killed_when
-from tests.small import SMALL
-from tests.spark_of_tests import ROOT
+from tests.run.warm_streams import settings
 from tidemill.engines.engine import SparkEngine
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.lake import Lake
-from tidemill.target.server_home import ServerHome
-from tidemill.target.spark_settings import SparkSettings
 from tidemill.testing import Scratch
 
 pytestmark = [pytest.mark.jvm, pytest.mark.campaign, pytest.mark.timeout(3000)]
@@ -26,27 +20,23 @@ KILLED = 3
 """The run that is killed, when each stream has written its first batch and not committed it."""
 
 
-def arrive(landing, files, inputs):
-    for name, arriving in inputs.items():
-        (landing / name).mkdir(parents=True, exist_ok=True)
-        for rows in arriving:
-            number = next(files)
-            path, made = landing / name / f"{number}.json", landing / f"{number}.json"
-            made.write_text("\n".join(json.dumps(row, default=datetime.isoformat) for row in rows))
-            os.utime(made, (1_700_000_000 + number, 1_700_000_000 + number))
-            made.replace(path)
+def as_json(row):
+    """A row whose times are strings."""
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
 
 
 def streams_run(folder, engine, *, kill):
     """Run all streams after each arrival, and return the lake, and the watermarks after each run."""
     scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
-    files, watermarks = count(), []
+    watermarks = []
     for name in ("views", "clicks", "buys"):
         (scratch.landing / name).mkdir(parents=True)
     pipeline = stateful(scratch.landing)
     streams = with_two_tables(pipeline) if kill else list(pipeline)
     for number, inputs in enumerate(oracle.ARRIVALS):
-        arrive(scratch.landing, files, inputs)
+        for name, files in inputs.items():
+            for rows in files:
+                scratch.drop_file(name, [*map(as_json, rows)])
         if kill and number == KILLED:
             module = ["tests.conformance.stateful", scratch.lake.uri, str(scratch.landing)]
             points = [f"{stream.name}:after-sink" for stream in streams]
@@ -65,16 +55,7 @@ def killed_and_repeated(engine, tmp_path_factory):
 @pytest.fixture(scope="module")
 def on_a_warm_server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("warm")
-    settings = SparkSettings(
-        mode="warm",
-        master="local[2]",
-        idle_timeout=timedelta(seconds=20),
-        server=ServerHome("conformance", ROOT, folder / "server"),
-        conf=SMALL,
-        driver_memory="1g",
-        shuffle_partitions=2,
-    )
-    warm = SparkEngine(settings)
+    warm = SparkEngine(settings(folder, idle_timeout=timedelta(seconds=20)))
     yield streams_run(folder, warm, kill=False)
     warm.stop()
 

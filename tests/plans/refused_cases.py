@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from tests.plans.code_cases import Code, complete, count_by, keep_count, matched, windowed
+from tests.plans.code_cases import FIRST, Code, complete, count_by, keep_count, matched, windowed
 from tidemill import DeltaMerge
+from tidemill.run.spark.engine import Engine
+from tidemill.storage.lake import Lake
+from tidemill.testing import Scratch
 
 UNSUPPORTED, ACTION = "operation-unsupported", "action-in-function"
 WATERMARK, MODE = "watermark-missing", "output-mode-unsuitable"
@@ -44,6 +48,15 @@ def append(function: Callable[..., DataFrame], **more: Any) -> Code:
 
 def two(function: Callable[..., DataFrame], **more: Any) -> Code:
     return append(function, sources=BOTH, **more)
+
+
+def with_flights(folder: Path, engine: Engine) -> Scratch:
+    """Return a lake with the tables that the cases read."""
+    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
+    reader = two(lambda flights, others: flights.unionAll(others)).stream()
+    for name in BOTH:
+        scratch.arrive(reader, name, FIRST)
+    return scratch
 
 
 def snapshot(flights: DataFrame) -> DataFrame:

@@ -4,25 +4,17 @@ import re
 
 import pytest
 
-from tests.plans.code_cases import FIRST
-from tests.plans.refused_cases import ALLOWED, BOTH, REFUSED, two
+from tests.plans.refused_cases import ALLOWED, REFUSED, two, with_flights
 from tests.raising import raises
 from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.operations.edits.code_changes import code_changes
 from tidemill.run.spark.refusals import REFUSALS
-from tidemill.storage.lake import Lake
-from tidemill.testing import Scratch
 
 
 @pytest.fixture(scope="module")
 def flights(engine, tmp_path_factory):
     """A lake with the tables that the cases read."""
-    folder = tmp_path_factory.mktemp("flights")
-    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
-    reader = two(lambda flights, others: flights.unionAll(others)).stream()
-    for name in BOTH:
-        scratch.arrive(reader, name, FIRST)
-    return scratch
+    return with_flights(tmp_path_factory.mktemp("flights"), engine)
 
 
 def planned(scratch, stream):

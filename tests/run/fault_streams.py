@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
+from tests.killed import run_side_by_side, scratch_at
 from tests.recorded import recording
 from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, Feed, Json, Pipeline, QueryOptions
 
@@ -165,20 +166,8 @@ PIPELINE = shop()
 
 def main() -> None:
     """One run of some streams, all side by side, in a process and a JVM of their own."""
-    from tests.spark_of_tests import settings
-    from tidemill.engines.engine import SparkEngine
-    from tidemill.run.execute.pipeline_run import PipelineRun
-    from tidemill.storage.lake import Lake
-    from tidemill.testing import Scratch
-
     lake, landing, *names = sys.argv[1:]
-    engine = SparkEngine(settings(cores=3))
-    target = Scratch(lake=Lake.at(lake), landing=Path(landing), engine=engine).target
-    streams = [shop()[name] for name in names]
-    run = PipelineRun(streams, target=target, engine=engine, run_id="killed", max_parallel=len(streams))
-    for result in run.iter_results():
-        if result.error is not None:
-            raise result.error
+    run_side_by_side(scratch_at(lake, landing, cores=3), [shop()[name] for name in names])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A stream into files whose run is killed: `python -m tests.sinks.file_streams LAKE LANDING FOLDER`."""
 
 import sys
-from pathlib import Path
 
+from tests.killed import scratch_at
 from tests.sinks.kafka_streams import sales_stream
 from tidemill import DeltaAppend, FileSink
 from tidemill.run.pause_points import pause_point
@@ -30,14 +30,8 @@ def files_stream(sink, **declared):
 
 
 def main() -> None:
-    from tests.spark_of_tests import settings
-    from tidemill.engines.engine import SparkEngine
-    from tidemill.storage.lake import Lake
-    from tidemill.testing import Scratch
-
     lake, landing, folder = sys.argv[1:]
-    scratch = Scratch(lake=Lake.at(lake), landing=Path(landing), engine=SparkEngine(settings()))
-    scratch.run(files_stream(PausedSink(folder, "json")))
+    scratch_at(lake, landing).run(files_stream(PausedSink(folder, "json")))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+from tests.killed import scratch_at
 from tests.sinks.kafka_streams import sales_stream
 from tidemill import DeltaAppend, ForeachSink
 
@@ -43,14 +44,8 @@ def logged_stream(path):
 
 
 def main() -> None:
-    from tests.spark_of_tests import settings
-    from tidemill.engines.engine import SparkEngine
-    from tidemill.storage.lake import Lake
-    from tidemill.testing import Scratch
-
     lake, landing, path = sys.argv[1:]
-    scratch = Scratch(lake=Lake.at(lake), landing=Path(landing), engine=SparkEngine(settings()))
-    scratch.run(logged_stream(path))
+    scratch_at(lake, landing).run(logged_stream(path))
 
 
 if __name__ == "__main__":

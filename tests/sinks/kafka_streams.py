@@ -1,9 +1,10 @@
 """Streams into Kafka whose run is killed: `python -m tests.sinks.kafka_streams LAKE LANDING BOOTSTRAP TOPIC`."""
 
 import sys
-from pathlib import Path
 
+from tests.killed import scratch_at
 from tidemill import DeltaAppend, Feed, Json, KafkaSink, Pipeline
+from tidemill.target.target import KafkaCluster
 
 SALE = "shop STRING, amount BIGINT"
 
@@ -18,14 +19,8 @@ def killed_stream(topic):
 
 
 def main() -> None:
-    from tests.spark_of_tests import settings
-    from tidemill.engines.engine import SparkEngine
-    from tidemill.storage.lake import Lake
-    from tidemill.target.target import KafkaCluster
-    from tidemill.testing import Scratch
-
     lake, landing, bootstrap, topic = sys.argv[1:]
-    scratch = Scratch(lake=Lake.at(lake), landing=Path(landing), engine=SparkEngine(settings()))
+    scratch = scratch_at(lake, landing)
     scratch.clusters["default"] = KafkaCluster(bootstrap=bootstrap)
     scratch.run(killed_stream(topic))
 

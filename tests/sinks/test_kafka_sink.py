@@ -3,17 +3,15 @@
 import json
 import pickle
 from collections import Counter
-from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructType
 
 from tests.killed import killed_when
 from tests.raising import raises
 from tests.sinks.kafka_streams import killed_stream, sales_stream
+from tests.topics import messages, new_topic
 from tidemill import KafkaSink
 from tidemill.checkpoint import commit_batches
 from tidemill.definitions.sink import SinkContext
@@ -38,26 +36,6 @@ def output_of(columns):
     return output
 
 
-def messages(broker, topic):
-    """All messages of a topic of one partition, as (key, value, headers, partition)."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})
-    partitions = [
-        TopicPartition(topic, number, 0)
-        for number in AdminClient({"bootstrap.servers": broker.bootstrap})
-        .list_topics(topic)
-        .topics[topic]
-        .partitions
-    ]
-    expected = sum(consumer.get_watermark_offsets(partition)[1] for partition in partitions)
-    consumer.assign(partitions)
-    received = []
-    while len(received) < expected:
-        (message,) = consumer.consume(1, timeout=30)
-        received.append((message.key(), message.value(), dict(message.headers()), message.partition()))
-    consumer.close()
-    return received
-
-
 def batches_of(received):
     """The rows of the messages by batch."""
     by_batch = {}
@@ -70,10 +48,7 @@ def batches_of(received):
 
 @pytest.fixture
 def topic(broker, scratch):
-    scratch.clusters["default"] = KafkaCluster(bootstrap=broker.bootstrap)
-    name = f"t-{uuid4().hex[:8]}"
-    broker.create_topic(name, partitions=2)
-    return name
+    return new_topic(broker, scratch)
 
 
 @pytest.mark.kafka
