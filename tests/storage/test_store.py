@@ -190,6 +190,14 @@ def test_a_deleted_folder_is_gone_with_its_empty_folders(store: Store) -> None:
     assert [entry.key for entry in store.walk("")] == ["u/part.parquet"]
 
 
+def test_the_folder_above_a_deleted_one_stays_for_those_who_write_there(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.create("tables/shop/orders/_delta_log/0.json", b"x")
+    store.delete_folder("tables/shop/orders")
+    # As Spark does for a table of another stream: it has looked for the folder above, and creates the one below.
+    (tmp_path / "tables/shop/returns").mkdir()
+
+
 def test_files_are_created_while_others_delete_their_folder(store: Store) -> None:
     def create_and_delete(worker: int) -> bool:
         for step in range(20):

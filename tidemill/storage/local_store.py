@@ -118,11 +118,12 @@ class LocalStore:
             self._remove_empty(folder)
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder with all that is below it, empty folders as well: Delta takes such for a table's log."""
-        path = self._path(folder)
+        """Delete a folder with all that is below it, empty folders as well: Delta takes such for a table's log.
+
+        Those above it stay: Spark may be about to create another table there, and does not try again.
+        """
         with suppress(FileNotFoundError):
-            shutil.rmtree(path)
-        self._remove_empty(os.path.dirname(path))
+            shutil.rmtree(self._path(folder))
 
     def _remove_empty(self, folder: str) -> None:
         """Remove a folder that has nothing in it, and those above it up to the root."""
