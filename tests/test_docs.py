@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
 COMMAND = PAGES["docs/command.md"].read_text(encoding="utf-8")
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
-# The keys below these keys are chosen by Spark, by the user, or are names of feeds and rules.
-FREE = {"offset", "start", "conf", "feeds", "tags", "numbers", "rules"}
+# The keys below these keys are chosen by Spark, by the user, or are names of feeds, rules and observations.
+FREE = {"offset", "start", "conf", "feeds", "tags", "numbers", "rules", "observed"}
 
 
 def prose(page: str) -> str:

@@ -199,6 +199,7 @@ def test_history_has_rows_and_seconds_from_the_ledger(run, shop):
         "rows_read": 1200,
         "rows_written": 1100,
         "milliseconds": {"addBatch": 2000, "triggerExecution": 2500},
+        "observed": {"views": {"n": 3, "newest": None}},
     }
     StreamRecords(shop.target.lake, ORDERS).ledger.append(
         [
@@ -212,15 +213,15 @@ def test_history_has_rows_and_seconds_from_the_ledger(run, shop):
 
     document = json.loads(out)
     assert (status, document["target"], document["stream"]) == (0, "dev", "shop/orders")
-    keys = ("batch_id", "rows_read", "rows_written", "seconds")
+    keys = ("batch_id", "rows_read", "rows_written", "seconds", "observed")
     assert [tuple(batch[key] for key in keys) for batch in document["batches"]] == [
-        (0, 1200, 1100, 2.5),
-        (1, None, 7, None),
-        (2, None, None, None),
+        (0, 1200, 1100, 2.5, measures["observed"]),
+        (1, None, 7, None, None),
+        (2, None, None, None, None),
     ]
     lines = run("history", "shop/orders")[1].splitlines()
-    assert lines[0].split()[-2:] == ["Rows", "Seconds"]
-    assert lines[1].split()[-2:] == ["1,200", "2.5"]
+    assert lines[0].split()[-3:] == ["Rows", "Seconds", "Observed"]
+    assert lines[1].split()[-6:] == ["1,200", "2.5", "views.n", "3,", "views.newest", "null"]
 
 
 def test_history_takes_one_checkpoint(run, shop):

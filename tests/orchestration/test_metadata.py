@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from dagster import AssetKey
+from dagster import AssetKey, AssetMaterialization, FloatMetadataValue
 from deltalake import write_deltalake
 from deltalake.schema import ArrayType, Field, MapType, PrimitiveType, StructType
 
@@ -68,6 +68,32 @@ def test_counts_are_totals_over_the_batches():
         "tidemill/seconds/triggerExecution": 1.0,
         "tidemill/generation": 1,
     }
+
+
+def test_what_the_function_observed_is_one_number_per_metric():
+    batches = (
+        batch(0, observed={"views": {"n": 3, "least": 2, "most": 9, "mean": 4.5, "user": "a", "flag": True}}),
+        batch(1, observed=None),
+        batch(2, observed={"views": {"n": 2, "least": 5, "most": 7, "mean": 6.0, "user": "b", "flag": True}}),
+        batch(3, rows_read=0, observed={"views": {"n": 0, "least": None, "most": None, "mean": 0.0}}),
+    )
+    views = {"n": "sum", "least": "min", "most": "max", "mean": "last", "user": "max", "flag": "max"}
+    metadata = result_metadata(updated(*batches, observations={"views": views}), NOW)
+    assert {name: value for name, value in metadata.items() if name.startswith("tidemill/observed/")} == {
+        "tidemill/observed/views/n": 5,
+        "tidemill/observed/views/least": 2,
+        "tidemill/observed/views/most": 9,
+        "tidemill/observed/views/mean": 6.0,
+    }
+    materialization = AssetMaterialization(AssetKey("views"), metadata=metadata)
+    assert materialization.metadata["tidemill/observed/views/mean"] == FloatMetadataValue(6.0)
+
+
+def test_dagster_takes_any_name_of_an_observation():
+    observed = {"My views: [all], (1)": {"count(1)": 4}, "v" * 100: {"m" * 100: 1}}
+    metadata = result_metadata(updated(batch(0, observed=observed)), NOW)
+    names = {f"tidemill/observed/{name}/{metric}" for name, metrics in observed.items() for metric in metrics}
+    assert names <= AssetMaterialization(AssetKey("views"), metadata=metadata).metadata.keys()
 
 
 def test_offsets_go_from_the_first_batchs_start_to_the_last_ones_end():

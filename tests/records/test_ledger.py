@@ -1,5 +1,8 @@
 """The ledger: a line per batch, a file per run, replaced as a whole."""
 
+import json
+from dataclasses import replace
+
 from tidemill.records.batch import BatchRecord
 from tidemill.records.ledger import Ledger
 from tidemill.storage.memory_store import MemoryStore
@@ -62,3 +65,16 @@ def test_a_copy_keeps_the_order_of_the_runs():
     copy.copy_from(lines)
 
     assert copy.newest_line(None).run_id == "a"
+
+
+def test_what_was_observed_is_kept_and_unknown_in_lines_of_older_versions():
+    lines = ledger()
+    observed = {"views": {"n": 3, "mean": 1.5, "newest": "2026-01-01 12:00:00", "none": None}}
+    lines.append([replace(batch(0, "a"), observed=observed)])
+    assert [line.observed for line in lines.lines("a")] == [observed]
+
+    older = json.loads(lines.files.read("a.jsonl"))
+    del older["observed"]
+    lines.files.replace("a.jsonl", json.dumps(older).encode())
+    assert list(lines.lines("a")) == [batch(0, "a")]
+    assert batch(0, "a").observed is None

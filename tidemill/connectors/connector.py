@@ -39,7 +39,9 @@ Binding = Mapping[str, Any]
 StartingPoint = int | Literal["snapshot", "begun", "declared"]
 """Where a reader of a table begins: with the commits from a version on; with a snapshot, which is one batch; where the
 checkpoint says; or where the options of the source say."""
-READ_OBSERVATION = "tidemill_read_"
+OWN_OBSERVATION = "tidemill_"
+"""The prefix of all observations of Tidemill's, which no observation of a function may have."""
+READ_OBSERVATION = f"{OWN_OBSERVATION}read_"
 """The prefix of the observations that count the rows of a source, each with the source's name."""
 NEWEST_EVENT = "newest_event_ms"
 """What such an observation calls the newest event time, milliseconds since the epoch."""

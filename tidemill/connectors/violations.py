@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.connector import OWN_OBSERVATION
 from tidemill.definitions.expectations import FAIL_MARK
 from tidemill.text.names import sql_identifier
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from tidemill.definitions.expectations import Expect
 
-OBSERVATION = "tidemill_expectations"
+OBSERVATION = f"{OWN_OBSERVATION}expectations"
 _GUARD_COLUMNS = 8
 _LEAST_HASH = -(2**31)
 

@@ -1,10 +1,12 @@
 """One micro-batch as it is recorded: a line of the ledger, and what foreachBatch counted."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from decimal import Decimal
+from typing import Any, Literal
 
 from tidemill.storage.store import Store
 
@@ -33,6 +35,7 @@ class BatchCounts:
         rows_out: Rows that left the function, where the stream has expectations.
         rows_dropped: Rows left out by expectations.
         violations: Violations by expectation.
+        observed: What its function observed with `observe()`, by the names of the observation and of the metric.
     """
 
     query_id: str
@@ -42,6 +45,7 @@ class BatchCounts:
     rows_out: int | None = None
     rows_dropped: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)
+    observed: Mapping[str, Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,24 @@ class BatchRecord(BatchCounts):
     delta_version: int | None = None
     static_versions: Mapping[str, int] = field(default_factory=dict)
     reconstructed: bool = False
+
+
+def json_values(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of metrics as every reader of JSON knows them: a number that is not finite is null."""
+    return {name: _json_value(value) for name, value in metrics.items()}
+
+
+def _json_value(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float() | Decimal():
+            return float(value) if math.isfinite(value) else None
+        case Mapping():
+            return {str(key): _json_value(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_json_value(item) for item in value]
+    return str(value)
 
 
 _FOLDER = "counts"

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidemill.checkpoint import FileAbsentError, OffsetEntry, read_offset
-from tidemill.connectors.connector import NEWEST_EVENT, READ_OBSERVATION
+from tidemill.connectors.connector import NEWEST_EVENT, OWN_OBSERVATION, READ_OBSERVATION
 from tidemill.connectors.violations import OBSERVATION
-from tidemill.records.batch import BatchCounts, BatchRecord, Late
+from tidemill.records.batch import BatchCounts, BatchRecord, Late, json_values
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
 from tidemill.storage.store import Store
@@ -88,6 +88,7 @@ def batch_record(
         }
         or metadata.get("violations")
         or {},
+        observed=_observed_by_function(progress) if counts is None else counts.observed,
         late=_late(operators) if progress is not None else None,
         start_offsets=plain_offsets(before) if before else {},
         end_offsets=plain_offsets(offsets),
@@ -106,6 +107,17 @@ def batch_record(
 def _counted(counts: BatchCounts | None) -> dict[str, Any]:
     """Return the counts that a batch has by name."""
     return {} if counts is None else {name: n for name, n in asdict(counts).items() if n is not None}
+
+
+def _observed_by_function(progress: Mapping[str, Any] | None) -> dict[str, dict[str, Any]] | None:
+    """Return what a function observed that is a part of the query; None where nothing says what it was."""
+    if progress is None:
+        return None
+    return {
+        name: json_values(_observed(progress, name))
+        for name in progress.get("observedMetrics") or {}
+        if not name.startswith(OWN_OBSERVATION)
+    }
 
 
 def plain_offsets(entry: OffsetEntry) -> dict[str, object]:

@@ -120,7 +120,7 @@ class LocalStore:
     def delete_folder(self, folder: str) -> None:
         """Delete a folder with all that is below it, empty folders as well: Delta takes such for a table's log.
 
-        Those above it stay: Spark may be about to create another table there, and does not try again.
+        Those above it stay: Spark may be about to create another table there, and does not retry.
         """
         with suppress(FileNotFoundError):
             shutil.rmtree(self._path(folder))

@@ -139,6 +139,7 @@ def _measures(record: "BatchRecord | None") -> dict[str, Any]:
     return {
         "rows_read": None if record is None else record.rows_read,
         "rows_written": None if record is None else record.rows_written,
+        "observed": None if record is None else record.observed,
         "seconds": None if total is None else total / 1000,
     }
 

@@ -44,11 +44,17 @@ def show_history(batches: "Sequence[BatchHistory]", measures: Sequence[Mapping[s
     """
     from rich.markup import escape
 
-    table = new_table("Batch", "Planned", "Watermark", "Source", "From", "To", "Rows", "Seconds")
+    observes = any(measure["observed"] for measure in measures)
+    columns = ("Batch", "Planned", "Watermark", "Source", "From", "To", "Rows", "Seconds")
+    table = new_table(*columns, *(("Observed",) if observes else ()))
     for batch, measure in zip(batches, measures, strict=True):
         name = str(batch.batch_id) if batch.committed else f"{batch.batch_id} (not committed)"
         head = (name, _moment(batch.planned_ms), _watermark(batch.watermark_ms, known=not batch.problem))
-        tail = (_count(measure["rows_read"]), _seconds(measure["seconds"]))
+        tail = (
+            _count(measure["rows_read"]),
+            _seconds(measure["seconds"]),
+            *((escape(_observed(measure["observed"])),) if observes else ()),
+        )
         ranges = [
             (source.end.key, (source.start and source.start.raw) or "-", source.end.raw or "-")
             for source in batch.sources
@@ -57,6 +63,15 @@ def show_history(batches: "Sequence[BatchHistory]", measures: Sequence[Mapping[s
             middle = (escape(cell) for cell in cells)
             table.add_row(*head, *middle, *tail) if line == 0 else table.add_row("", "", "", *middle)
     output_console().print(table)
+
+
+def _observed(observed: Mapping[str, Mapping[str, Any]] | None) -> str:
+    """Return the metrics of a batch in one line, each with the name of its observation."""
+    return ", ".join(
+        f"{name}.{metric} {json.dumps(value)}"
+        for name, metrics in (observed or {}).items()
+        for metric, value in metrics.items()
+    )
 
 
 def show_differences(differences: "Sequence[Difference]") -> None:

@@ -252,6 +252,7 @@ def as_document(result: "StreamResult", checks: "Sequence[CheckResult] | None" =
         "rows_dropped": result.total("rows_dropped"),
         "late": {"count": result.late.count, "unit": result.late.unit},
         "watermark": iso_of(result.watermark_ms),
+        "observed": result.observed,
         "seconds": result.seconds,
         "table_version": result.table_version,
         "warnings": list(result.warnings),

@@ -86,6 +86,11 @@ def result_metadata(
         "tidemill/batches": len(result.batches),
         "tidemill/seconds": result.seconds,
         **{f"tidemill/seconds/{phase}": round(s, 3) for phase, s in result.seconds_by_phase.items()},
+        **{
+            f"tidemill/observed/{name}/{metric}": number
+            for name, metrics in result.observed.items()
+            for metric, number in metrics.items()
+        },
         **_position(result, now),
         **_lineage(result.lineage, inputs or {}),
     }

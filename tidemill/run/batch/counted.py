@@ -1,8 +1,10 @@
-"""Rows that are counted while they are written, by the job that writes them."""
+"""What is counted and observed of rows while they are written, by the job that writes them."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from tidemill.run.spark.classic import observed_metrics
+from tidemill.records.batch import json_values
+from tidemill.run.spark.classic import named_observations, observed_json, observed_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -39,6 +41,26 @@ class CountedRows:
         if self._reads_all:
             observed = observed_metrics(self._plain.sparkSession, self._observation)
         return numbers(self._plain.agg(*self._aggregates)) if observed is None else _without_null(observed)
+
+
+class NamedObservations:
+    """What a function observes by `observe()` with a name, in a plan that is no part of the query.
+
+    Args:
+        rows: What the function returned, not executed.
+        names: The names of its observations.
+    """
+
+    def __init__(self, rows: "DataFrame", names: Collection[str]) -> None:
+        self._spark = rows.sparkSession
+        self._observations = named_observations(rows, names) if names else {}
+
+    def values(self) -> dict[str, dict[str, Any]]:
+        """Return the metrics of each observation, after the rows were executed once; none of those left out."""
+        observed = {
+            name: observed_json(self._spark, observation) for name, observation in self._observations.items()
+        }
+        return {name: json_values(metrics) for name, metrics in observed.items() if metrics is not None}
 
 
 def numbers(aggregates: "DataFrame") -> dict[str, Any]:

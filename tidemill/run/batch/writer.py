@@ -26,7 +26,7 @@ from tidemill.definitions.sink import BatchIdentity, CommitMetadata, Sink, SinkB
 from tidemill.errors import CheckpointError
 from tidemill.records.batch import BatchCounts
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.batch.counted import CountedRows, numbers
+from tidemill.run.batch.counted import CountedRows, NamedObservations, numbers
 from tidemill.run.batch.quarantine import (
     BUCKETS,
     has_quarantined,
@@ -56,6 +56,7 @@ class Ingest:
         repeatable: Whether the rules refuse the same records each time that they are evaluated.
         reads_all: Whether the function reads each record whatever the records are.
         expect: Rules on the output of `function`; elsewhere they are in the query's plan.
+        observations: What `function` observes, likewise.
     """
 
     function: "Callable[..., DataFrame]"
@@ -64,6 +65,7 @@ class Ingest:
     repeatable: bool
     reads_all: bool
     expect: tuple[Expect, ...] = ()
+    observations: tuple[str, ...] = ()
 
     def validated(self, rows: "DataFrame") -> "DataFrame":
         """Return the validated records of a batch."""
@@ -166,6 +168,7 @@ class BatchWriter:
         """Write the main table by a job that counts the records, then the refused ones; return the counts."""
         validated = _validated(records, ingest)
         output = self._output(validated.rows, ingest, batch_id)
+        observed = NamedObservations(output, ingest.observations)
         if not ingest.expect:
             self._write(output, query_id, batch_id, validation=ingest.validation)
             counted = validated.numbers()
@@ -177,14 +180,16 @@ class BatchWriter:
         buckets = counted.pop(BUCKETS)
         if counted["rows_quarantined"]:
             self._quarantine(ingest.refused(records, buckets), query_id, batch_id, stale=False)
-        return counted
+        return counted | {"observed": observed.values()}
 
     def _computed(
         self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int, *, stale: bool
     ) -> dict[str, Any]:
         """Compute the output, write the refused records, and then the output; return the counts."""
         validated = _validated(records, ingest)
-        with _computed_once(self._output(validated.rows, ingest, batch_id)) as output:
+        rows = self._output(validated.rows, ingest, batch_id)
+        observed = NamedObservations(rows, ingest.observations)
+        with _computed_once(rows) as output:
             counted = validated.numbers()
             buckets = counted.pop(BUCKETS)
             if ingest.expect:
@@ -193,7 +198,7 @@ class BatchWriter:
                 self._quarantine(ingest.refused(records, buckets), query_id, batch_id, stale=stale)
             committed = {name: count for name, count in counted.items() if name != "rows_blank"}
             self._write(kept(output, ingest.expect), query_id, batch_id, **committed)
-        return counted
+        return counted | {"observed": observed.values()}
 
     def _output(self, validated: "DataFrame", ingest: Ingest, batch_id: int) -> "DataFrame":
         """Return what the function makes of the accepted records."""

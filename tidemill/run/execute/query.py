@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidemill.connectors.connector import SourceContext, observed_input
+from tidemill.connectors.connector import OWN_OBSERVATION, READ_OBSERVATION, SourceContext, observed_input
 from tidemill.connectors.feed import Feed, feed_of
 from tidemill.connectors.registry import connector_of
-from tidemill.connectors.violations import observed
+from tidemill.connectors.violations import OBSERVATION, observed
 from tidemill.definitions.columns import (
     BATCH,
     END_AT,
@@ -24,6 +24,7 @@ from tidemill.definitions.columns import (
 from tidemill.definitions.sql import SqlFunction
 from tidemill.errors import TerminalError
 from tidemill.plans.lineage import Lineage, lineage_of, watermarks_in
+from tidemill.plans.observations import Observations, is_own, observations_in
 from tidemill.plans.open_windows import open_windows
 from tidemill.plans.operators import operators_of, with_types
 from tidemill.plans.plan_tree import parse_plan, reads_all
@@ -43,6 +44,7 @@ _STATEFUL = re.compile(
     r"GlobalLimit|Sort)\b",
     re.MULTILINE,
 )
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,7 @@ class Query:
         warnings: What the plan does that its author may not expect, one sentence each.
         lineage: The columns of the sources that each output column is computed from, where the plan shows them.
         watermarks: The sources whose watermarks make up that of the query; None where its function sets others.
+        observations: What its function observes.
     """
 
     rows: "DataFrame"
@@ -72,6 +75,7 @@ class Query:
     warnings: tuple[str, ...] = ()
     lineage: Lineage = field(default_factory=dict)
     watermarks: tuple[str, ...] | None = ()
+    observations: Observations = field(default_factory=dict)
 
 
 def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
@@ -105,6 +109,7 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
         warnings=(*_checked_joins(stream, rows), *_open_windows(stream, plan), *_undeclared(watermarks)),
         lineage=lineage_of(plan, output.columns, static),
         watermarks=_declared(watermarks),
+        observations=_observations(stream, plan),
     )
 
 
@@ -153,7 +158,34 @@ def _of_feed(stream: "Stream", feed: Feed, context: SourceContext, generation: i
         repeatable=is_repeatable(feed, records, parse_plan(validating)),
         reads_all=tree is not None and reads_all(tree),
         lineage=lineage_of(plan, output.columns, {}),
+        observations=_observations(stream, plan),
     )
+
+
+def _observations(stream: "Stream", plan: str) -> Observations:
+    """Return what a function observes, without Tidemill's own observations.
+
+    Raises:
+        TerminalError: It uses a name that is Tidemill's, or that cannot be shown.
+    """
+    ours = {OBSERVATION, *(f"{READ_OBSERVATION}{name}" for name in stream.sources)}
+    observations = {name: metrics for name, metrics in observations_in(plan).items() if name not in ours}
+    for name, metrics in observations.items():
+        if is_own(name):
+            raise TerminalError(
+                f"the function observes {name!r}, and Tidemill's own observations begin with {OWN_OBSERVATION!r}.",
+                fix=f"give it another name, for example {name.removeprefix(OWN_OBSERVATION)!r}.",
+                code="name-reserved",
+            )
+        for text in (name, *metrics):
+            if len(text) > _LONGEST_NAME or not text.isprintable():
+                raise TerminalError(
+                    f"the function observes {text[:_LONGEST_NAME]!r}, and a name of an observation or of a metric is "
+                    f"one line of at most {_LONGEST_NAME} characters.",
+                    fix="give it a shorter name, a metric with alias().",
+                    code="name-invalid",
+                )
+    return observations
 
 
 def _locations(context: SourceContext) -> dict[str, str]:

@@ -1,12 +1,21 @@
 """The result of a run for one stream: plain values that are printed, recorded and tested."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemill.errors import TidemillError
 from tidemill.plans.lineage import Lineage
+from tidemill.plans.observations import Fold, Observations
 from tidemill.records.batch import BatchRecord, Late
 from tidemill.text.names import StreamName
+
+_FOLDS: Mapping[Fold, Callable[[Sequence[float]], float]] = {
+    "sum": sum,
+    "min": min,
+    "max": max,
+    "last": lambda numbers: numbers[-1],
+}
 
 Outcome = Literal["updated", "idle", "busy", "failed", "skipped", "canceled"]
 
@@ -28,6 +37,7 @@ class StreamResult:
         reason: Why it ran, was skipped, was busy or was left idle, in a few words.
         warnings: What its author may not expect, one sentence each.
         lineage: The columns of the sources that each output column is computed from, where the plan shows them.
+        observations: What its function observes, and how the values of several batches combine.
     """
 
     stream: StreamName
@@ -44,6 +54,7 @@ class StreamResult:
     reason: str = ""
     warnings: tuple[str, ...] = ()
     lineage: Lineage = field(default_factory=dict)
+    observations: Observations = field(default_factory=dict)
 
     def total(self, count: Literal["rows_read", "rows_written", "rows_quarantined", "rows_dropped"]) -> int:
         """Return a count over all batches; unknown counts add nothing."""
@@ -63,3 +74,25 @@ class StreamResult:
             for phase, milliseconds in batch.milliseconds.items():
                 phases[phase] = phases.get(phase, 0.0) + milliseconds / 1000
         return phases
+
+    @property
+    def observed(self) -> dict[str, dict[str, float]]:
+        """The numbers that its function observed, over all batches: sums of counts and sums, extremes of extremes.
+
+        Of any other aggregate it is the value of the last batch that read rows; batches without a value do not count.
+        """
+        observed: dict[str, dict[str, float]] = {}
+        for name in {name: None for batch in self.batches for name in batch.observed or {}}:
+            for metric, numbers in self._numbers(name).items():
+                fold = self.observations.get(name, {}).get(metric, "last")
+                observed.setdefault(name, {})[metric] = _FOLDS[fold](numbers)
+        return observed
+
+    def _numbers(self, observation: str) -> dict[str, list[float]]:
+        """Return the numbers of an observation by metric; those of batches without rows come first."""
+        numbers: dict[str, list[float]] = {}
+        for batch in sorted(self.batches, key=lambda batch: bool(batch.rows_read)):
+            for metric, value in ((batch.observed or {}).get(observation) or {}).items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    numbers.setdefault(metric, []).append(value)
+        return numbers

@@ -26,6 +26,7 @@ from tidemill.definitions.sink import CommitMetadata
 from tidemill.errors import CanceledError, TidemillError
 from tidemill.plans import state_compatibility as code_change
 from tidemill.plans.lineage import Lineage
+from tidemill.plans.observations import Observations
 from tidemill.plans.operators import have_timers
 from tidemill.records.batch import BatchRecord
 from tidemill.records.lease import Lease
@@ -90,6 +91,7 @@ class StreamRun:
     _running: RunningQuery | None = field(init=False, default=None)
     _sources: Mapping[str, SourceRecord] = field(init=False, default_factory=dict)
     _lineage: Lineage = field(init=False, default_factory=dict)
+    _observations: Observations = field(init=False, default_factory=dict)
 
     @property
     def stream(self) -> "Stream":
@@ -297,7 +299,7 @@ class StreamRun:
             spark_version=spark.version,
             confs=self._recorder.generation.confs or query.pinned_confs(confs),
         )
-        self._lineage = built.lineage
+        self._lineage, self._observations = built.lineage, built.observations
         return built
 
     def _set_partitions(self, spark: "SparkSession", confs: dict[str, str]) -> None:
@@ -375,6 +377,7 @@ class StreamRun:
             validation=rules_of(feed, spark),
             repeatable=built.repeatable,
             reads_all=built.reads_all,
+            observations=tuple(built.observations),
             expect=stream.expect,
         )
 
@@ -445,6 +448,7 @@ class StreamRun:
             reason=", ".join(self.decision.reasons),
             warnings=self._warnings(batches),
             lineage=self._lineage,
+            observations=self._observations,
         )
 
 

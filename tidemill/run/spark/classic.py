@@ -66,9 +66,15 @@ def local_checkpoint(rows: "DataFrame") -> "DataFrame":
     active = getattr(thread, "session", None)
     thread.session = spark
     try:
-        return rows.localCheckpoint(eager=True)
+        checkpoint = rows.localCheckpoint(eager=True)
     finally:
         thread.session = active
+    # pyspark gives the metrics of a checkpoint to no observation.
+    plan: Any = rows._plan  # noqa: SLF001 - of Spark Connect
+    for name, metrics in rows.executionInfo.flows if rows.executionInfo else ():
+        if name in plan.observations:
+            plan.observations[name]._result.update(metrics)  # noqa: SLF001
+    return checkpoint
 
 
 def release_checkpoint(rows: "DataFrame") -> None:
@@ -87,8 +93,65 @@ def observed_metrics(spark: "SparkSession", observation: "Observation") -> dict[
         spark: A session of the application.
         observation: An observation of rows whose execution has ended.
     """
+    return observation.get or None if not is_classic(spark) or _is_known(spark, observation) else None
+
+
+def observed_json(spark: "SparkSession", observation: "Observation") -> dict[str, Any] | None:
+    """Return what an observation counted as `observed_metrics` does, with the values that progress has as JSON."""
     if not is_classic(spark):
         return observation.get or None
+    if not _is_known(spark, observation):
+        return None
+    metrics: dict[str, Any] = json.loads(observation._jo.getRow().json())  # type: ignore[union-attr]  # noqa: SLF001
+    return metrics
+
+
+def named_observations(rows: "DataFrame", names: "Collection[str]") -> "dict[str, Observation]":
+    """Return observations that a plan has by name as objects that receive their metrics, by name.
+
+    A user observes by name, because only a query without batches of its own could take an object.
+
+    Args:
+        rows: A DataFrame that has not been executed.
+        names: The names.
+    """
+    from pyspark.sql import Observation
+
+    spark = rows.sparkSession
+    if not is_classic(spark):
+        return _connect_observations(rows, names)
+    manager = rows._jdf.sparkSession().observationManager()  # noqa: SLF001 - no public way to a named observation
+    observations = {}
+    for node in _nodes(rows._jdf.queryExecution().analyzed()):  # noqa: SLF001
+        if str(node.nodeName()) == "CollectMetrics" and (name := str(node.name())) in names:
+            observation = Observation(name)
+            observation._jo = manager.getOrNewObservation(name, node.dataframeId())  # noqa: SLF001
+            observations[name] = observation
+    return observations
+
+
+def _connect_observations(rows: "DataFrame", names: "Collection[str]") -> "dict[str, Observation]":
+    """Replace the names of observations in a plan of Spark Connect by objects: the client fills those only."""
+    from pyspark.sql.connect.observation import Observation
+    from pyspark.sql.connect.plan import CollectMetrics, LogicalPlan
+
+    observations: dict[str, Any] = {}
+    pending: list[Any] = [rows._plan]  # noqa: SLF001 - of Spark Connect
+    known = set()
+    while pending:
+        plan = pending.pop()
+        known.add(id(plan))
+        if isinstance(plan, CollectMetrics) and (name := str(plan._observation)) in names:  # noqa: SLF001
+            observations[name] = plan._observation = Observation(name)  # noqa: SLF001
+            plan._observation._result = {}  # noqa: SLF001
+        pending += [
+            part for part in vars(plan).values() if isinstance(part, LogicalPlan) and id(part) not in known
+        ]
+    return observations
+
+
+def _is_known(spark: "SparkSession", observation: "Observation") -> bool:
+    """Wait until an observation has metrics, or never will; return whether it has."""
     if not _has_ended(observation, _LISTENER_SECONDS):
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
@@ -96,8 +159,7 @@ def observed_metrics(spark: "SparkSession", observation: "Observation") -> dict[
         later = Observation()
         spark.range(1).observe(later, F.count(F.lit(1)).alias("rows")).collect()
         _has_ended(later, _LONGEST_LISTENER_SECONDS)  # a listener that is overloaded drops events
-    counted = _has_ended(observation, 0) and observation._jo.getRow().length()  # type: ignore[union-attr]  # noqa: SLF001
-    return observation.get if counted else None
+    return _has_ended(observation, 0) and bool(observation._jo.getRow().length())  # type: ignore[union-attr]  # noqa: SLF001
 
 
 def _has_ended(observation: "Observation", seconds: float) -> bool:
@@ -296,6 +358,13 @@ def _described(kind: Any, *, nullable: bool = True) -> str:
         case _:
             described = str(kind)
     return described if nullable else f"{described} not null"
+
+
+def _nodes(plan: Any) -> "Iterator[Any]":
+    """Yield a node of a plan in the JVM, and all below it."""
+    yield plan
+    for child in each(plan.children()):
+        yield from _nodes(child)
 
 
 def each(sequence: Any) -> "Iterator[Any]":
