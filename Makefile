@@ -177,7 +177,7 @@ $(READY): requirements.lock pyproject.toml | python
 
 lock: $(READY) ## write requirements.lock and deploy/postgres.lock; ARGS=--upgrade updates every package
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --generate-hashes \
-		--python-version 3.11 --group dev $(ARGS) --output-file requirements.lock pyproject.toml
+		--python-version 3.11 --group dev --extra postgres $(ARGS) --output-file requirements.lock pyproject.toml
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-deps \
 		--python-version 3.11 $(ARGS) --output-file deploy/postgres.lock deploy/postgres.in
 

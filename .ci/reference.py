@@ -79,6 +79,7 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
             Entry("DeltaMerge"),
             Entry("DeltaOverwrite"),
             Entry("FileSink", ("published",)),
+            Entry("JdbcSink"),
             Entry("KafkaSink"),
             Entry("ForeachSink"),
             Entry("BatchSink"),
@@ -89,11 +90,12 @@ SECTIONS: dict[str, dict[str, tuple[Entry, ...]]] = {
     },
     "Targets": {
         "tidemill.target.target": (
-            Entry("Target", ("binding", "cluster")),
+            Entry("Target", ("binding", "cluster", "database")),
             Entry("KafkaCluster"),
             Entry("FolderBinding"),
             Entry("TopicBinding"),
         ),
+        "tidemill.target.postgres": (Entry("PostgresDatabase"),),
     },
     "Changing code": {
         "tidemill.operations": (

@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session per process, one broker per process, and no JVM without a mark."""
+"""What all tests share: one Spark session, one broker and one Postgres per process, and no JVM without a mark."""
 
 import os
 import signal
@@ -45,9 +45,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by the marks
 def pytest_itemcollected(item):
-    """Mark the tests whose fixtures start a JVM."""
+    """Mark the tests whose fixtures start a JVM, or a server that takes seconds."""
     if WITH_JVM.intersection(item.fixturenames) or item.get_closest_marker("kafka"):
         item.add_marker("jvm")
+    if "postgres" in item.fixturenames:
+        item.add_marker("slow")
 
 
 @pytest.hookimpl(trylast=True)  # after the shuffling of pytest-randomly
@@ -79,6 +81,15 @@ def broker():
     from tidemill.engines.dev.broker import Broker
 
     with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A real Postgres, started by the first test that needs it."""
+    from tests.postgres_server import postgres_server
+
+    with postgres_server() as running:
         yield running
 
 

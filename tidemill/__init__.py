@@ -25,6 +25,7 @@ from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.sinks.delta_overwrite import DeltaOverwrite
 from tidemill.sinks.file_sink import FileSink
 from tidemill.sinks.foreach_sink import ForeachSink
+from tidemill.sinks.jdbc_sink import JdbcSink
 from tidemill.sinks.kafka_sink import KafkaSink
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "FileSink",
     "FileSource",
     "ForeachSink",
+    "JdbcSink",
     "Json",
     "KafkaSink",
     "KafkaSource",

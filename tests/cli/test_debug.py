@@ -2,11 +2,13 @@
 
 import json
 import socket
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.orchestration.shop import Shop
+from tests.postgres_server import PASSWORD, VARIABLE
 from tidemill.cli.machine import debug
 from tidemill.connectors.kafka import client as cluster
 from tidemill.storage.lake import Lake
@@ -99,6 +101,25 @@ def test_a_connect_server(tmp_path, closed_port):
     assert debug.ping_spark(down).ok is False
     assert "secret" not in debug.ping_spark(down).detail
     assert debug.ping_java(down).ok is None
+
+
+def test_a_database_that_answers_and_one_that_refuses(tmp_path, postgres, monkeypatch):
+    databases = {"warehouse": postgres.database, "down": replace(postgres.database, port=1)}
+    of_databases = replace(target(tmp_path), databases=databases)
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    up, down = (debug.ping_postgres(of_databases, name) for name in databases)
+    assert (up.name, up.ok) == ("postgres.warehouse", True)
+    assert f"127.0.0.1:{postgres.port}/postgres answers, Postgres 1" in up.detail
+    assert (down.name, down.ok) == ("postgres.down", False)
+    assert "does not answer" in down.detail
+    monkeypatch.setenv(VARIABLE, "another-pass")
+    refused = debug.ping_postgres(of_databases, "warehouse")
+    assert refused.ok is False
+    assert "authentication failed" in refused.detail
+    assert "another-pass" not in refused.detail
+    monkeypatch.delenv(VARIABLE)
+    assert VARIABLE in debug.ping_postgres(of_databases, "warehouse").detail
+    assert len(debug._pings(of_databases)) == len(debug._pings(target(tmp_path))) + 2
 
 
 def test_a_dagster_instance(tmp_path, monkeypatch):

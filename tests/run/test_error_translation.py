@@ -2,7 +2,9 @@
 
 import pytest
 
-from tidemill.run.spark.error_translation import translated
+from tidemill.checkpoint.format.errors import FileAbsentError
+from tidemill.errors import TerminalError, TransientError
+from tidemill.run.spark.error_translation import CarriedError, translated
 from tidemill.text.names import StreamName
 
 ORDERS = StreamName("shop", "orders")
@@ -47,6 +49,22 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o1.save.
     error = translated(RuntimeError(text), ORDERS)
     assert error.error_class == "java.io.IOException"
     assert "java.io.IOException: Input/output error" in error.what
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransientError('it has "quotes",\na {brace} and ünïcode.', code="database-unavailable"),
+        TerminalError("it was refused.", code="sink-write-refused", lost="Nothing.", fix="ask."),
+        FileAbsentError("commits/3"),
+    ],
+)
+def test_an_error_of_tidemill_leaves_a_batch_function_as_it_is(error):
+    message = f"[FOREACH_BATCH_USER_FUNCTION_ERROR] {CarriedError(error)} SQLSTATE: 39000 {{}}\n\tat x.y"
+    failure = translated(RuntimeError(message), ORDERS)
+    assert isinstance(error, type(failure))
+    assert (failure.code, failure.transient) == (error.code, error.transient)
+    assert str(failure).startswith(str(error.of("shop/orders")))
 
 
 def test_a_message_ends_before_the_plan():

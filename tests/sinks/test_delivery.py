@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.postgres_server import PASSWORD, VARIABLE
 from tests.recorded import calls, recording
-from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, FileSink
+from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, FileSink, JdbcSink
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, SinkBatch, SinkContext
 from tidemill.run.spark.engine import session_of
 from tidemill.sinks.external_sink import CommitTable
@@ -26,11 +27,11 @@ KINDS = {
 def write_twice(engine, tmp_path):
     """Write a batch twice into a sink; return the sink's context."""
 
-    def write(sink):
+    def write(sink, target=None):
         spark = engine.new()
         spark.conf.set("spark.sql.shuffle.partitions", "1")
         rows = spark.createDataFrame(SALES, SALE)
-        context = SinkContext(TableRef.at(tmp_path / "table"), sink.connection(None))
+        context = SinkContext(TableRef.at(tmp_path / "table"), sink.connection(target))
         sink.check(context, rows.schema)
         sink.prepare(spark, context, rows.schema)
         assert sink.last_batch(context, "query") is None
@@ -59,6 +60,18 @@ def test_files_have_a_batch_exactly_once_and_know_it(write_twice, engine, tmp_pa
         rows = spark.read.parquet(str(tmp_path / "files")).select("shop", "amount").collect()
     assert sink.delivery == "exactly once"
     assert multiset(map(tuple, rows)) == multiset(SALES)
+    assert sink.last_batch(context, "query") == 0
+    assert sink.last_batch(context, "another query") is None
+
+
+def test_postgres_takes_a_batch_exactly_once_and_knows_it(write_twice, scratch, postgres, monkeypatch):
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    scratch.databases["default"] = postgres.database
+    table = postgres.new_table("sales")
+    sink = JdbcSink(str(table))
+    context = write_twice(sink, scratch.target)
+    assert sink.delivery == "exactly once"
+    assert table.rows() == multiset(SALES)
     assert sink.last_batch(context, "query") == 0
     assert sink.last_batch(context, "another query") is None
 

@@ -6,9 +6,19 @@ from uuid import uuid4
 
 import pytest
 
+from tests.postgres_server import PASSWORD, VARIABLE
 from tests.sinks.foreach_streams import Log
 from tests.sinks.kafka_streams import sales_stream
-from tidemill import BatchSink, ConsoleSink, DeltaAppend, FileSink, ForeachSink, KafkaSink, MemorySink
+from tidemill import (
+    BatchSink,
+    ConsoleSink,
+    DeltaAppend,
+    FileSink,
+    ForeachSink,
+    JdbcSink,
+    KafkaSink,
+    MemorySink,
+)
 from tidemill.checks.evaluation import evaluate
 from tidemill.definitions.sink import SinkContext
 from tidemill.run.decide.status import status_of
@@ -72,6 +82,15 @@ def test_status_and_checks_know_messages(scratch, broker, topic, tables):
     check_reports(scratch, sales_stream(KafkaSink(topic, value="json"), *tables))
 
 
+@TABLES
+def test_status_and_checks_know_rows_in_postgres(scratch, postgres, monkeypatch, tables):
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    scratch.databases["default"] = postgres.database
+    table = postgres.new_table("sales")
+    check_reports(scratch, sales_stream(JdbcSink(str(table)), *tables))
+    assert table.rows() == {("a", 5): 1, ("b", 3): 1, ("c", 7): 1}
+
+
 @pytest.mark.parametrize("sink", AT_LEAST_ONCE.values(), ids=lambda sink: type(sink).__name__)
 def test_a_sink_that_does_not_know_its_batches_is_written_at_least_once(sink):
     assert sink.delivery == "at least once"
@@ -81,5 +100,5 @@ def test_a_sink_that_does_not_know_its_batches_is_written_at_least_once(sink):
 def test_every_kind_is_in_the_guarantees_and_its_delivery_is_tested():
     writes = (DOCS / "guarantees.md").read_text().split("## Writes")[1].split("Tests:")[0]
     kinds = {*kinds_below(ExternalSink)} - {DebugSink}
-    assert kinds == {*AT_LEAST_ONCE, FileSink}
+    assert kinds == {*AT_LEAST_ONCE, FileSink, JdbcSink}
     assert [kind.__name__ for kind in kinds if f"`{kind.__name__}`" not in writes] == []

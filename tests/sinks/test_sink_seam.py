@@ -34,6 +34,7 @@ KINDS = {
     "ExternalSink",
     "FileSink",
     "ForeachSink",
+    "JdbcSink",
     "KafkaSink",
     "MemorySink",
 }

@@ -47,7 +47,7 @@ class AlertSettings:
 
 
 _ADDRESS = re.compile(r"[^\s@<>,;:\"]+@[^\s@<>,;:\"]+")
-_LARGEST_PORT = 65_535
+LARGEST_PORT = 65_535
 _NEEDED_BY = (
     ("email_from", "email_to"),
     ("smtp_host", "email_to"),
@@ -91,8 +91,8 @@ def _check_email(table: Table, settings: AlertSettings) -> None:
     for address in settings.email_to:
         _check_address(table, "email_to", address)
     _check_address(table, "email_from", settings.email_from)
-    if settings.port > _LARGEST_PORT:
-        table.fault("smtp_port", f"is {settings.port}; the largest port is {_LARGEST_PORT}")
+    if settings.port > LARGEST_PORT:
+        table.fault("smtp_port", f"is {settings.port}; the largest port is {LARGEST_PORT}")
     for key, other in _NEEDED_BY:
         if other in table and key not in table:
             table.fault(key, f"is missing, and {other} needs it")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from tidemill.errors import ConfigurationError, DefinitionError
-from tidemill.target.alerts import AlertSettings, alert_settings
+from tidemill.target.alerts import LARGEST_PORT, AlertSettings, alert_settings
+from tidemill.target.postgres import PostgresDatabase, SslMode
 from tidemill.target.secret import Secret, is_secret
 from tidemill.target.spark_settings import SparkMode, SparkSettings, mode_of, remote_fault
 from tidemill.target.target import (
@@ -46,6 +47,7 @@ class TargetConfig:
         automation: Whether sensors and schedules run as soon as Dagster loads the code location.
         spark: How Spark runs.
         clusters: Kafka clusters by name.
+        databases: Postgres databases by name.
         feeds: Feeds that are bound one by one.
         alerts: Where alerts go; None if none are sent.
         origins: Where each setting of the file comes from, by name.
@@ -57,6 +59,7 @@ class TargetConfig:
     automation: bool = False
     spark: SparkSettings = field(default_factory=SparkSettings)
     clusters: Mapping[str, KafkaCluster] = field(default_factory=dict)
+    databases: Mapping[str, PostgresDatabase] = field(default_factory=dict)
     feeds: Mapping[str, Binding] = field(default_factory=dict)
     alerts: AlertSettings | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -153,6 +156,7 @@ def _target(name: str, table: Table, notes: Notes, root: Path) -> TargetConfig:
         automation=table.flag("automation"),
         spark=_spark(table.table("spark")),
         clusters=clusters,
+        databases={database: _postgres(inner, root) for database, inner in table.tables("postgres").items()},
         feeds=feeds,
         alerts=alert_settings(table),
         origins=_origins(name, _below(table, notes.variables)),
@@ -272,6 +276,30 @@ def _consumer(table: Table) -> dict[str, str]:
         else:
             properties[name] = table.scalar(name)
     return properties
+
+
+def _postgres(table: Table, root: Path) -> PostgresDatabase:
+    ca_file = table.file("ca_file", root)
+    database = PostgresDatabase(
+        table.string("host") or "",
+        table.string("database") or "",
+        **_given(
+            port=table.integer("port"),
+            username=table.string_or_secret("username"),
+            password=table.secret("password"),
+            sslmode=table.string("sslmode", choices=get_args(SslMode)),
+            ca_file=None if ca_file is None else str(ca_file),
+        ),
+    )
+    table.end()
+    for name in ("host", "database"):
+        if name not in table:
+            table.fault(name, "is missing")
+    if database.port > LARGEST_PORT:
+        table.fault("port", f"is {database.port}; a port is at most {LARGEST_PORT}")
+    if "ca_file" in table and not database.sslmode.startswith("verify-"):
+        table.fault("ca_file", "is for sslmode verify-ca or verify-full")
+    return database
 
 
 def _feed(name: str, table: Table, clusters: Mapping[str, KafkaCluster], root: Path) -> Binding:

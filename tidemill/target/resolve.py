@@ -17,6 +17,7 @@ from tidemill.storage.local_store import local_path
 from tidemill.target.alerts import AlertSettings
 from tidemill.target.config import DEFAULT_CLUSTER, FILE_NAME, Config, TargetConfig, find_config, read_config
 from tidemill.target.loading import LoadedPipelines, load_pipelines
+from tidemill.target.postgres import PostgresDatabase
 from tidemill.target.secret import MASK, is_secret
 from tidemill.target.server_home import ServerHome
 from tidemill.target.spark_settings import SparkSettings
@@ -39,12 +40,14 @@ class Setting:
     origin: str
 
 
-def shown(prefix: str, value: SparkSettings | KafkaCluster | AlertSettings) -> Iterator[tuple[str, str]]:
+def shown(
+    prefix: str, value: SparkSettings | KafkaCluster | PostgresDatabase | AlertSettings
+) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each field that has one, secrets masked.
 
     Args:
         prefix: The path of the value in the target: `kafka.default`.
-        value: How Spark runs, how a cluster is reached, or where alerts go.
+        value: How Spark runs, how a cluster or a database is reached, or where alerts go.
     """
     for setting in fields(value):
         content = getattr(value, setting.name)
@@ -120,6 +123,8 @@ class ResolvedTarget(Target):
         values |= dict(shown("spark", self.spark))
         for name, cluster in self.clusters.items():
             values |= dict(shown(f"kafka.{name}", cluster))
+        for name, database in self.databases.items():
+            values |= dict(shown(f"postgres.{name}", database))
         if self.alerts is not None:
             values |= dict(shown("alerts", self.alerts))
         return tuple(
@@ -191,6 +196,7 @@ def resolve(
         automation=entry.automation,
         alerts=entry.alerts,
         clusters=clusters,
+        databases=entry.databases,
         feeds=feeds,
         default_binding=default_binding,
         origins={**origins, "pipelines": FILE_NAME},

@@ -68,6 +68,15 @@ class Secret:
         return substitute(self.template, os.environ, self.setting)
 
 
+def revealed(value: str | Secret | None) -> str:
+    """Return a string or the value of a secret; empty where there is none.
+
+    Raises:
+        ConfigurationError: A variable is not set.
+    """
+    return value.reveal() if isinstance(value, Secret) else value or ""
+
+
 def substitute(template: str, environ: Mapping[str, str], setting: str) -> str:
     """Return a string with each `${VAR}` replaced.
 

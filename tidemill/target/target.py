@@ -13,7 +13,8 @@ from typing import Literal
 
 from tidemill.errors import ConfigurationError
 from tidemill.storage.lake import Lake
-from tidemill.target.secret import Secret, is_secret
+from tidemill.target.postgres import PostgresDatabase
+from tidemill.target.secret import Secret, is_secret, revealed
 from tidemill.text.names import valid_feed_name
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -98,7 +99,7 @@ class KafkaCluster:
         }
         if self.sasl_mechanism:
             module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
-            user, password = (_jaas_quoted(_revealed(part)) for part in (self.username, self.password))
+            user, password = (_jaas_quoted(revealed(part)) for part in (self.username, self.password))
             options["kafka.sasl.mechanism"] = self.sasl_mechanism
             options["kafka.sasl.jaas.config"] = (
                 f"org.apache.kafka.common.security.{module} required username={user} password={password};"
@@ -118,8 +119,8 @@ class KafkaCluster:
         if self.sasl_mechanism:
             config |= {
                 "sasl.mechanism": self.sasl_mechanism,
-                "sasl.username": _revealed(self.username),
-                "sasl.password": _revealed(self.password),
+                "sasl.username": revealed(self.username),
+                "sasl.password": revealed(self.password),
             }
         if self.ca_file:
             config["ssl.ca.location"] = self.ca_file
@@ -173,6 +174,7 @@ class Target:
         name: Its name.
         lake: Its lake.
         clusters: Kafka clusters by name.
+        databases: Postgres databases by name.
         feeds: Feeds that are bound one by one.
         default_binding: The binding of all other feeds: a folder with one folder per feed, or a cluster with
             one topic per feed; None where a feed without a binding is an error.
@@ -181,6 +183,7 @@ class Target:
     name: str
     lake: Lake
     clusters: Mapping[str, KafkaCluster] = field(default_factory=dict)
+    databases: Mapping[str, PostgresDatabase] = field(default_factory=dict)
     feeds: Mapping[str, Binding] = field(default_factory=dict)
     default_binding: Path | KafkaCluster | None = None
 
@@ -217,6 +220,20 @@ class Target:
             )
         return self.clusters[name]
 
+    def database(self, name: str) -> PostgresDatabase:
+        """Return the Postgres database of that name.
+
+        Raises:
+            ConfigurationError: The target has no such database.
+        """
+        if name not in self.databases:
+            raise ConfigurationError(
+                f"Target {self.name!r} has no Postgres database {name!r}.{did_you_mean(name, self.databases)}",
+                fix=f"Add [targets.{self.name}.postgres.{name}] with its host and database to tidemill.toml.",
+                code="database-missing",
+            )
+        return self.databases[name]
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` with a space before it, or an empty string."""
@@ -233,10 +250,6 @@ def _plain_folder(binding: Binding) -> Binding:
             code="name-is-pattern",
         )
     return binding
-
-
-def _revealed(value: str | Secret | None) -> str:
-    return value.reveal() if isinstance(value, Secret) else value or ""
 
 
 def _jaas_quoted(value: str) -> str:

@@ -16,6 +16,7 @@ from tidemill.run.spark.engine import session_of
 from tidemill.storage.dataset import dataset_of
 from tidemill.storage.lake import Lake
 from tidemill.storage.table_ref import TableRef
+from tidemill.target.postgres import PostgresDatabase
 from tidemill.target.target import Binding, KafkaCluster, Target
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Scratch:
         engine: Where Spark engine come from.
         bindings: Feeds with another binding, such as a topic.
         clusters: Kafka clusters by name.
+        databases: Postgres databases by name.
     """
 
     lake: Lake
@@ -49,6 +51,7 @@ class Scratch:
     engine: "Engine"
     bindings: dict[str, Binding] = field(default_factory=dict)
     clusters: dict[str, KafkaCluster] = field(default_factory=dict)
+    databases: dict[str, PostgresDatabase] = field(default_factory=dict)
     _files: Any = field(default_factory=lambda: count(1))
     _runs: Any = field(default_factory=lambda: count(1))
 
@@ -59,6 +62,7 @@ class Scratch:
             name="scratch",
             lake=self.lake,
             clusters=self.clusters,
+            databases=self.databases,
             feeds=self.bindings,
             default_binding=self.landing,
         )

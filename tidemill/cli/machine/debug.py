@@ -77,6 +77,7 @@ def _pings(target: "ResolvedTarget") -> list[Callable[[], Ping]]:
         lambda: ping_spark(target),
         lambda: ping_lake(Path(target.lake.uri)),
         *(lambda name=name: ping_kafka(target, name) for name in target.clusters),
+        *(lambda name=name: ping_postgres(target, name) for name in target.databases),
         lambda: ping_dagster(target),
     ]
 
@@ -179,6 +180,19 @@ def ping_kafka(target: "ResolvedTarget", name: str) -> Ping:
     return Ping(
         f"kafka.{name}", ok=True, detail=f"{cluster.bootstrap} answers, {pluralize(len(topics), 'topic')}"
     )
+
+
+def ping_postgres(target: "ResolvedTarget", name: str) -> Ping:
+    """Report whether a Postgres database answers and accepts the credentials."""
+    from tidemill.errors import TidemillError
+    from tidemill.sinks.postgres.database import server_version
+
+    database = target.database(name)
+    try:
+        version = server_version(database)
+    except TidemillError as error:
+        return Ping(f"postgres.{name}", ok=False, detail=error.what)
+    return Ping(f"postgres.{name}", ok=True, detail=f"{database} answers, Postgres {version}")
 
 
 def ping_dagster(target: "ResolvedTarget") -> Ping:

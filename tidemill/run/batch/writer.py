@@ -23,7 +23,7 @@ from tidemill.connectors.violations import counts, kept
 from tidemill.definitions.columns import BATCH, RAW, VIOLATED
 from tidemill.definitions.expectations import Expect
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, Sink, SinkBatch
-from tidemill.errors import CheckpointError
+from tidemill.errors import CheckpointError, TidemillError
 from tidemill.records.batch import BatchCounts
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.counted import CountedRows, NamedObservations, numbers
@@ -38,6 +38,7 @@ from tidemill.run.batch.quarantine import (
 from tidemill.run.batch.validation_rules import ValidationRules
 from tidemill.run.pause_points import pause_point
 from tidemill.run.spark.classic import local_checkpoint, release_checkpoint
+from tidemill.run.spark.error_translation import CarriedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -109,6 +110,12 @@ class BatchWriter:
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         """Write one micro-batch."""
+        try:
+            self._batch(rows, batch_id)
+        except TidemillError as error:
+            raise CarriedError(error) from None
+
+    def _batch(self, rows: "DataFrame", batch_id: int) -> None:
         pause_point("before-batch", self.records.stream)
         query_id = read_tail(self.records.checkpoint(self.generation)).query_id
         if query_id is None:  # Spark has written it before the first batch

@@ -1,5 +1,6 @@
 """Errors of Spark, Delta and Kafka as typed errors of Tidemill, with a fix."""
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -7,6 +8,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import NamedTuple
 
+from tidemill import errors
 from tidemill.definitions.expectations import FAIL_MARK
 from tidemill.errors import (
     CheckpointError,
@@ -140,13 +142,14 @@ def translated(
         unfinished_batch: The batch that was planned and not committed, which the next run repeats; None where
             no batch began.
     """
-    if isinstance(error, TidemillError):
-        if error.stream is None:
-            error = error.of(stream)
-        if isinstance(error, CheckpointError) and not error.fix:
-            error.fix = _VERIFY.format(stream=stream)
-        return error
     text = _text(error)
+    known_error = error if isinstance(error, TidemillError) else _carried(text)
+    if known_error is not None:
+        if known_error.stream is None:
+            known_error = known_error.of(stream)
+        if isinstance(known_error, CheckpointError) and not known_error.fix:
+            known_error.fix = _VERIFY.format(stream=stream)
+        return known_error
     for translate in (_marked, _lease_lost):
         if own := translate(text, stream):
             return own
@@ -306,6 +309,30 @@ def _marked(text: str, stream: StreamName) -> TidemillError | None:
                 code=known.code,
             )
     return None
+
+
+_CARRIED = "TIDEMILL_ERROR:"
+_FIELDS = ("code", "lost", "fix", "error_class", "rule")
+
+
+class CarriedError(Exception):
+    """An error of Tidemill on its way out of a batch function, from which Spark returns the message only."""
+
+    def __init__(self, error: TidemillError) -> None:
+        kind = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+        content = {name: getattr(error, name) for name in _FIELDS}
+        content["what"] = error._event  # noqa: SLF001 - as its message has it
+        super().__init__(f"{_CARRIED}{json.dumps({'kind': kind, **content})}")
+
+
+def _carried(text: str) -> TidemillError | None:
+    """Return the error that a batch function has raised; None where it has raised none of Tidemill."""
+    _, mark, rest = text.partition(_CARRIED)
+    if not mark:
+        return None
+    content, _ = json.JSONDecoder().raw_decode(rest)
+    kind: type[TidemillError] = getattr(errors, content.pop("kind"))
+    return kind(content.pop("what"), **content)
 
 
 def _lease_lost(text: str, stream: StreamName) -> TidemillError | None:
