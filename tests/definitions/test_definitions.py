@@ -97,6 +97,11 @@ def two(left, right):
             "subscribe_pattern='b'",
         ),
         (
+            lambda: QueryOptions(options={"spark.sql.streaming.streamingQueryListeners": "shop.Listener"}),
+            "option-not-allowed",
+            "[spark.conf]",
+        ),
+        (
             lambda: KafkaSource(subscribe="a", options={"minOffsetsPerTrigger": "5"}),
             "option-not-allowed",
             "minOffsetsPerTrigger",

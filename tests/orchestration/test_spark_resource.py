@@ -5,6 +5,7 @@ from dagster import DagsterInvalidConfigError, DagsterResourceFunctionError, ass
 from dagster_pyspark import LazyPySparkResource
 from pydantic import ValidationError
 
+from tidemill.engines.engine import SparkEngine
 from tidemill.errors import ConfigurationError
 from tidemill.orchestration.spark_resource import SparkResource
 from tidemill.target.resolve import resolve
@@ -151,3 +152,19 @@ def test_a_secret_in_the_config_of_a_run_is_refused():
         )
     assert isinstance(caught.value.user_exception, ConfigurationError)
     assert "s3cr3t" not in f"{caught.value} {caught.value.user_exception}"
+
+
+def test_a_run_waits_at_its_end_for_the_listeners_of_its_jvm(monkeypatch):
+    drained = []
+
+    def drain(engine):
+        drained.append(engine)
+
+    monkeypatch.setattr(SparkEngine, "drain", drain)
+
+    @asset
+    def reading(spark: SparkResource):
+        assert spark.engine.settings.mode == "local"
+
+    assert materialize([reading], resources={"spark": SparkResource()}).success
+    assert len(drained) == 1

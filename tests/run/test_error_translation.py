@@ -72,3 +72,17 @@ def test_a_message_ends_before_the_plan():
         RuntimeError("It cannot be planned;\n~Project [n#1L]\n+- ~StreamingRelation delta"), ORDERS
     )
     assert error.what == "RuntimeError: It cannot be planned."
+
+
+def test_a_query_listener_that_spark_cannot_create_is_named():
+    text = """An error occurred while calling o86.streams.
+: org.apache.spark.SparkException: Exception when registering StreamingQueryListener.
+\tat org.apache.spark.errors.SparkCoreErrors$.x(SparkCoreErrors.scala:1)
+Caused by: java.lang.ClassNotFoundException: shop.Listener
+\tat java.base/java.net.URLClassLoader.findClass(URLClassLoader.java:445)
+"""
+    error = translated(RuntimeError(text), ORDERS)
+    assert error.code == "listener-not-loaded"
+    assert "java.lang.ClassNotFoundException: shop.Listener." in str(error)
+    unknown = translated(RuntimeError("Exception when registering StreamingQueryListener."), ORDERS)
+    assert unknown.code == "listener-not-loaded"

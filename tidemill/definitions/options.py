@@ -29,6 +29,11 @@ _OWN = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "nothing, because sources are always named",
     "spark.sql.streaming.offsetLog.formatVersion": "nothing, because sources are always named",
 }
+_AT_START = {
+    "spark.sql.streaming.streamingQueryListeners",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.extensions",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,12 @@ class QueryOptions(Declared):
                 raise DefinitionError(
                     f"QueryOptions: options has {option!r}: Spark tracks progress asynchronously only in queries that "
                     "run on and write to Kafka, and each run here ends; leave it out.",
+                    code="option-not-allowed",
+                )
+            if option in _AT_START:
+                raise DefinitionError(
+                    f"QueryOptions: options has {option!r}, which Spark reads once, when it starts; set it in the "
+                    "target's [spark.conf] table.",
                     code="option-not-allowed",
                 )
             if option in _OWN:

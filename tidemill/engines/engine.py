@@ -10,6 +10,7 @@ from weakref import WeakSet
 import psutil
 
 from tidemill.errors import CanceledError, TerminalError
+from tidemill.run.spark import classic
 from tidemill.run.spark.engine import QueryServer
 from tidemill.target.secret import Secret
 from tidemill.target.spark_settings import SparkSettings
@@ -108,6 +109,11 @@ class SparkEngine:
             if process.pid not in self._older:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
+
+    def drain(self) -> None:
+        """Wait until the listeners of a JVM of this process have all events: it may be killed with the process."""
+        if self._root is not None and not self._connected:
+            classic.wait_for_listeners(self._root)
 
     def stop(self) -> None:
         """End the application, or disconnect from the server."""

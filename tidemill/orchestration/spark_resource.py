@@ -133,5 +133,9 @@ class SparkResource(LazyPySparkResource):
     def teardown_after_execution(self, context: InitResourceContext) -> None:
         """Disconnect from a server; a JVM ends with the process, and a second run in the process reuses it."""
         del context
-        if self._engine is not None and self._engine.settings.mode in ("connect", "warm"):
+        if self._engine is None:
+            return
+        if self._engine.settings.mode in ("connect", "warm"):
             self._engine.stop()
+        else:
+            self._engine.drain()

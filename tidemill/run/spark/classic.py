@@ -52,6 +52,13 @@ def use_scheduler_pool(spark: "SparkSession", pool: str) -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
+def wait_for_listeners(spark: "SparkSession") -> None:
+    """Wait until the listeners of the application have each event that happened before, for a minute at most."""
+    bus = spark.sparkContext._jsc.sc().listenerBus()  # noqa: SLF001 - no public way
+    with suppress(Exception):  # the time is up, or the JVM has ended
+        bus.waitUntilEmpty(int(_LONGEST_LISTENER_SECONDS * 1000))
+
+
 def local_checkpoint(rows: "DataFrame") -> "DataFrame":
     """Return rows as one execution of their plan computed them, so that no other execution computes them again.
 

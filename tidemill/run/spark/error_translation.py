@@ -53,6 +53,8 @@ _TRANSIENT = re.compile(
     r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Py4JNetworkError|No space left on device|Too many open files"
 )
 
+_LISTENER = re.compile(r"Exception when registering StreamingQueryListener(?s:.*Caused by: (?-s:(.+)))?")
+
 _VERIFY = "tidemill checkpoint verify {stream}   (names the damaged file and its fix)"
 
 
@@ -150,7 +152,7 @@ def translated(
         if isinstance(known_error, CheckpointError) and not known_error.fix:
             known_error.fix = _VERIFY.format(stream=stream)
         return known_error
-    for translate in (_marked, _lease_lost):
+    for translate in (_marked, _lease_lost, _listener_missing):
         if own := translate(text, stream):
             return own
     error_class, message = _innermost(text, type(error).__name__)
@@ -341,4 +343,18 @@ def _lease_lost(text: str, stream: StreamName) -> TidemillError | None:
         return None
     return LeaseLostError(
         "another run has taken this stream over, so this one stopped before it wrote.", stream=stream
+    )
+
+
+def _listener_missing(text: str, stream: StreamName) -> TidemillError | None:
+    match = _LISTENER.search(text)
+    if match is None:
+        return None
+    reason = match[1] or "it cannot be loaded"
+    return TerminalError(
+        f"Spark cannot create a query listener of the target: {reason}.",
+        stream=stream,
+        fix="correct spark.sql.streaming.streamingQueryListeners in the target's [spark.conf], or add the jar of the "
+        "class to spark.jars there.",
+        code="listener-not-loaded",
     )
