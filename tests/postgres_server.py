@@ -34,7 +34,7 @@ _SETTINGS = {
     "shared_buffers": "16MB",
     "max_connections": "20",
     "log_min_messages": "fatal",
-    "timezone": "Asia/Tokyo",  # not that of Spark, which must not matter
+    "timezone": "America/New_York",  # not that of Spark, which must not matter
 }
 
 

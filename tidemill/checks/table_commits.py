@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tidemill.connectors.delta.rows import rows_added
 from tidemill.connectors.feed import feed_of
 from tidemill.definitions.sink import transaction_app_id
+from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.sinks.shared_append import appending
 from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
@@ -182,6 +184,8 @@ class TableLog:
         """Return whether a commit belongs to an operation or to an earlier generation of the stream."""
         if commit_metadata(commit).get("operation") in self._operations:
             return True
+        if self._is_appended(commit):
+            return True
         manifest = self.context.snapshot.manifest
         earlier = () if manifest is None else manifest.generations[:-1]
         return any(
@@ -189,6 +193,18 @@ class TableLog:
             for generation in earlier
             if generation.query_id is not None
         )
+
+    def _is_appended(self, commit: Commit) -> bool:
+        """Return whether a commit is of another stream, which appends to the table."""
+        writers = self._others.get(str(commit_metadata(commit).get("appended_by")), frozenset())
+        return any(app.partition("/")[0] in writers for app in commit.transactions)
+
+    @cached_property
+    def _others(self) -> dict[str, frozenset[str]]:
+        """The ids with which other streams append to the table, by stream."""
+        records = self.context.snapshot.records
+        names = appending(records.control) if self.sink == MAIN_SINK else []
+        return {str(name): _writers(StreamRecords(records.lake, name)) for name in names}
 
     @property
     def _oldest(self) -> int:
@@ -323,6 +339,15 @@ class TableLog:
                     f"The ledger's line of batch {batch} has {recorded:,} as its {what}, and {where} has {logged:,}: "
                     "the line was changed, or the table was. Restore both from a copy of the same time."
                 )
+
+
+def _writers(records: StreamRecords) -> frozenset[str]:
+    """Return the ids with which a stream writes: those of its queries and of its operations."""
+    manifest, current = records.manifest(), records.operation()
+    generations = () if manifest is None else manifest.generations
+    operations = (*records.operations(), *(() if current is None else (current,)))
+    ids = [generation.query_id for generation in generations]
+    return frozenset(filter(None, [*ids, *(operation.id for operation in operations)]))
 
 
 def _known(counts: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tidemill.definitions.source import Source
 from tidemill.definitions.sql import SqlFunction
 from tidemill.definitions.stream import Stream
 from tidemill.errors import DefinitionError
-from tidemill.text.names import MAIN_SINK, RESERVED_RULES, valid_argument
+from tidemill.text.names import MAIN_SINK, RESERVED_RULES, StreamName, valid_argument
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -160,6 +160,7 @@ def ordered_sinks(sink: Sink | Sequence[Sink]) -> tuple[Sink, ...]:
             f"sink is {sink!r}: give a DeltaAppend, a DeltaMerge, a DeltaOverwrite, a FileSink, a BatchSink, or a list "
             "of them."
         )
+    sinks = tuple(one.resolved for one in sinks)
     if sinks[0].commit_table is not None and not any(isinstance(one, TableSink) for one in sinks):
         sinks += (sinks[0].commit_table,)
     if MAIN_SINK in (one.name for one in sinks if not isinstance(one, TableSink)):
@@ -277,6 +278,11 @@ def check_parts(stream: Stream) -> None:
         )
     for sink in stream.sinks:
         _check_output_mode(stream.query.output_mode, sink)
+        if sink.appends_into is not None and sink.appends_into in {stream.name, *_all_upstreams(stream)}:
+            raise DefinitionError(
+                f"it reads the table of {sink.appends_into}, to which its sink {sink.name!r} appends: a cycle.",
+                code="streams-in-a-cycle",
+            )
     if stream.backfill_by is not None and not stream.main.has_rows:
         raise DefinitionError(
             "backfill_by is declared, and no sink is a table: a backfill replaces rows of a table. Leave backfill_by "
@@ -284,6 +290,19 @@ def check_parts(stream: Stream) -> None:
         )
     if stream.lookback is not None:
         _check_lookback(stream)
+
+
+def _all_upstreams(stream: Stream) -> set[StreamName]:
+    """Return the streams that a stream reads, directly or through others."""
+    names: set[StreamName] = set()
+    waiting = [stream]
+    while waiting:
+        for source in waiting.pop().sources.values():
+            if source.upstream is not None and source.upstream not in names:
+                names.add(source.upstream)
+                definition = getattr(source, "definition", None)  # a table of a stream has it
+                waiting += [definition] if isinstance(definition, Stream) else []
+    return names
 
 
 def _check_lookback(stream: Stream) -> None:

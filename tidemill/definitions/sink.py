@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tidemill.definitions.options import OutputMode
     from tidemill.storage.table_ref import TableRef
+    from tidemill.text.names import StreamName
 
 Delivery = Literal["exactly once", "at least once"]
 
@@ -39,6 +40,7 @@ class CommitMetadata:
         violations: Violations by expectation, likewise.
         merge_order: How a merge orders changes: by its sequence column, or by batch; None for other sinks.
         operation: The id of the operation that wrote it, such as a replay; None for a batch.
+        appended_by: The stream that appended to the table of another one; None in a table of its own.
         validation: How the records of a feed were validated, where its quarantine follows this commit: the counts above
             are then not known yet.
     """
@@ -54,6 +56,7 @@ class CommitMetadata:
     violations: Mapping[str, int] = field(default_factory=dict)
     merge_order: Literal["sequence", "batch"] | None = None
     operation: str | None = None
+    appended_by: str | None = None
     validation: Mapping[str, Any] | None = None
 
     def to_json(self) -> str:
@@ -149,6 +152,16 @@ class Sink(Declared, ABC):
     def reads_rows_once(self) -> bool:
         """Whether `write` executes the plan of the rows exactly once."""
         return False
+
+    @property
+    def resolved(self) -> "Sink":
+        """The sink that a stream has where this one is declared."""
+        return self
+
+    @property
+    def appends_into(self) -> "StreamName | None":
+        """The stream to whose table it appends; None for a sink that writes elsewhere."""
+        return None
 
     @property
     @abstractmethod

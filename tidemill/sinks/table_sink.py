@@ -51,7 +51,7 @@ class DeltaSink(TableSink):
         Raises:
             SchemaChangeError: It was written by another kind of sink, or its rows depend on other columns.
         """
-        if dict(recorded) != self.identity and _was_written(context.table):
+        if dict(recorded) != self.identity and was_written(context.table):
             raise self._of_another(context.table, _described(recorded))
 
     def check(self, context: SinkContext, output: "StructType") -> None:
@@ -144,7 +144,7 @@ class DeltaSink(TableSink):
         """Return the columns that the table needs for an output; None where the table must be created."""
         schema = self.table_schema(output)
         table = path.open()
-        if table is None or (not self._fits(table, schema) and not _was_written(path)):
+        if table is None or (not self._fits(table, schema) and not was_written(path)):
             return None
         if _EXPIRY in table.metadata().configuration:
             raise TerminalError(
@@ -153,7 +153,7 @@ class DeltaSink(TableSink):
                 fix=f"ALTER TABLE {path.sql} UNSET TBLPROPERTIES ('{_EXPIRY}')",
                 code="transactions-expire",
             )
-        columns_now = _schema(table)
+        columns_now = schema_of(table)
         is_merge = DELETED in columns_now.names  # a manifest may not have recorded the sink
         if is_merge != (DELETED in schema.names):
             raise self._of_another(path, "a DeltaMerge" if is_merge else "a sink that does not merge")
@@ -177,7 +177,7 @@ class DeltaSink(TableSink):
 
     def _fits(self, table: "DeltaTable", schema: "StructType") -> bool:
         """Return whether a table has exactly these columns, and the sink's partitions."""
-        columns = list(map(_column, _schema(table).fields))
+        columns = list(map(_column, schema_of(table).fields))
         partitions = table.metadata().partition_columns
         return columns == list(map(_column, schema.fields)) and partitions == list(self.partition_by)
 
@@ -264,13 +264,14 @@ def _column(field: "StructField") -> str:
     return f"{sql_identifier(field.name)} {field.dataType.simpleString()}"
 
 
-def _schema(table: "DeltaTable") -> "StructType":
+def schema_of(table: "DeltaTable") -> "StructType":
+    """Return the columns of a table as Spark has them."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(table.schema().to_json()))
 
 
-def _was_written(path: "TableRef") -> bool:
+def was_written(path: "TableRef") -> bool:
     """Return whether a table ever had a row or a batch; True where its log no longer shows the beginning."""
     if path.log.commit(0) is None:
         return path.open() is not None

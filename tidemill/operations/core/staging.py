@@ -23,6 +23,7 @@ from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.decide.decision import decide
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.stream_run import StreamRun
+from tidemill.sinks.shared_append import appending
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Staging(ABC):
             with holding_when_free(self.stream, self.records, operation.id) as lease:
                 check_current(self.records, operation)
                 if not operation.publishing:
+                    check_not_shared(self.records)  # a stream may have begun to append meanwhile
                     self.catch_up()
                     return self._published(replace(operation, result=self.result()), lease)
                 return self._published(operation, lease)
@@ -150,6 +152,22 @@ def check_has_rows(stream: "Stream") -> None:
             stream=stream.name,
             fix=f"give its sinks everything again: tidemill reset {stream.name} --from earliest --table keep",
             code="backfill-not-possible",
+        )
+
+
+def check_not_shared(records: StreamRecords) -> None:
+    """Check that no other stream appends to the table of a stream, whose rows would be lost.
+
+    Raises:
+        TerminalError: One does.
+    """
+    if others := appending(records.control):
+        names = ", ".join(map(str, others))
+        raise TerminalError(
+            f"its table has rows that {names} appended, and they would be lost.",
+            stream=records.stream,
+            fix="delete the rows that are wrong in the table; or let a stream of a new name fill its own table.",
+            code="table-shared",
         )
 
 

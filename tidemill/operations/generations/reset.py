@@ -20,7 +20,7 @@ from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.operations.core.change import Change, never_run, refusal
 from tidemill.operations.core.spec import Argument, OperationSpec, flag
-from tidemill.operations.core.staging import copy_tables, operation_metadata
+from tidemill.operations.core.staging import check_not_shared, copy_tables, operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, leased, session, unfinished
 from tidemill.operations.generations.starting_positions import ends_now, named
 from tidemill.records.manifest import Generation, Manifest
@@ -78,6 +78,8 @@ def reset(
             planned = snapshot.tail.latest_offset
             if snapshot.manifest is None or planned is None:
                 raise never_run(stream, "it has read nothing, so there is nothing to reset.")
+            if table != "keep":
+                check_not_shared(records)
             starts = {} if start == "earliest" else _starts(stream, target, snapshot, planned, arguments)
             effects = _effects(stream, starts, start, table)
             operation = _new(stream, snapshot, arguments, starts, effects)

@@ -22,7 +22,7 @@ from tidemill.definitions.sink import transaction_app_id
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change, began, never_run, refusal
 from tidemill.operations.core.spec import Argument, OperationSpec
-from tidemill.operations.core.staging import operation_metadata
+from tidemill.operations.core.staging import check_not_shared, operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, existing_manifest, leased, session, unfinished
 from tidemill.operations.generations.table_versions import (
     batch_at,
@@ -85,6 +85,7 @@ def rewind(
         manifest = snapshot.manifest
         if manifest is None:
             raise never_run(stream, "it has never run, so there is nothing to rewind.")
+        check_not_shared(records)
         arguments = REWIND.recorded(to_batch=to_batch, to_time=to_time)
         operation = unfinished(records, KIND, arguments)
         if operation is None or not operation.publishing:

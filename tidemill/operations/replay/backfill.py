@@ -15,7 +15,7 @@ from tidemill.definitions.code_version import code_version
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change, began, never_run, refusing_readers
 from tidemill.operations.core.spec import ALLOW_MISSING, Argument, OperationSpec, flag
-from tidemill.operations.core.staging import check_has_rows, unstaged
+from tidemill.operations.core.staging import check_has_rows, check_not_shared, unstaged
 from tidemill.operations.core.steps import unfinished
 from tidemill.operations.replay.backfill_range import BackfillRange, backfill_range, whole_because
 from tidemill.operations.replay.backfill_steps import KIND, STEPS, Backfilling, read_up_to
@@ -116,6 +116,7 @@ def backfill(
 def _check(stream: "Stream", snapshot: Snapshot) -> None:
     """Check that a range of the stream can be computed alone."""
     check_has_rows(stream)
+    check_not_shared(snapshot.records)
     again = f"compute it as a whole: tidemill rebuild {stream.name}"
     if snapshot.manifest is None or snapshot.tail.latest_offset is None:
         raise never_run(stream, "it has read nothing so far, so there is nothing to compute again.")

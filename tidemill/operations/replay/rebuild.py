@@ -23,6 +23,7 @@ from tidemill.operations.core.spec import ALLOW_MISSING, OperationSpec, flag
 from tidemill.operations.core.staging import (
     Staging,
     check_has_rows,
+    check_not_shared,
     commit_options,
     copy_tables,
     replace_table,
@@ -79,6 +80,7 @@ def rebuild(
     """
     check_has_rows(stream)
     records = StreamRecords(target.lake, stream.name)
+    check_not_shared(records)
     manifest = records.manifest()
     if manifest is None:
         raise never_run(stream, "it has never run, so there is nothing to rebuild.")
