@@ -12,7 +12,7 @@ from typing import Self
 import pytest
 
 from tests.test_docs import PAGES, names_of
-from tidemill.cli.run.run import as_document
+from tidemill.cli.run.results import as_document
 from tidemill.errors import TerminalError, TransientError
 from tidemill.run.execute.results import StreamResult
 from tidemill.text.names import StreamName

@@ -62,7 +62,7 @@ class Context:
 
     def __init__(self):
         self.spark, self.target, self.pins = Spark(), self, {}
-        self.starts = {"source": "begun"}
+        self.starts, self.stops_at_removed = {"source": "begun"}, False
         self.lake = self
 
     def cluster(self, _name):

@@ -13,9 +13,11 @@ import psutil
 import pytest
 
 from tests.small import small_target
+from tidemill.cli.shared.interrupt import interruptible
 from tidemill.records.lease import holder_of
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.execute.pipeline_run import PipelineRun
+from tidemill.storage.dataset import dataset_of
 from tidemill.storage.lake import Lake
 from tidemill.target.resolve import resolve
 from tidemill.testing import multiset
@@ -53,14 +55,23 @@ class Project:
     def lake(self) -> Lake:
         return Lake.at(self.root / "lake")
 
-    def interrupted(self, reached, *flags: str, sent: int = signal.SIGINT) -> "Interrupted":
-        """`tidemill run`, interrupted by a signal when the condition holds."""
+    def interrupted(
+        self, reached, *flags: str, sent: int = signal.SIGINT, milliseconds: int = 600_000
+    ) -> "Interrupted":
+        """`tidemill run`, interrupted by a signal when the condition holds.
+
+        Args:
+            reached: The condition.
+            flags: Of the command.
+            sent: The signal.
+            milliseconds: How long the batch of the second file sleeps.
+        """
         out, err = self.root / "out", self.root / "err"  # files: Spark says a lot, and would fill a pipe
         with out.open("w") as stdout, err.open("w") as stderr:
             process = subprocess.Popen(
                 [str(Path(sys.executable).with_name("tidemill")), "run", *flags],
                 cwd=self.root,
-                env=os.environ | {"TEST_SLEEP": "600000"},
+                env=os.environ | {"TEST_SLEEP": str(milliseconds)},
                 stdout=stdout,
                 stderr=stderr,
             )
@@ -146,3 +157,37 @@ def test_by_sigterm_while_spark_starts(project):
     reported = [line.split()[:2] for line in run.err.splitlines() if "case/" in line]
     assert reported == [["canceled", "case/slow"], ["canceled", "case/after"]]
     assert not Path(project.lake.checkpoint(SLOW, 1).uri()).exists()
+
+
+def test_a_run_that_follows_its_sources_ends_after_the_batch_in_progress(project):
+    second = project.root / "landing" / "numbers" / "2.json"
+    content = second.read_text()
+    second.unlink()
+
+    def in_second_batch(_process: subprocess.Popen[bytes]) -> bool:
+        if not second.exists() and "Following the sources of 2 streams" in (project.root / "err").read_text():
+            second.write_text(content)
+        return (Path(project.lake.checkpoint(SLOW, 1).uri()) / "offsets" / "1").exists()
+
+    run = project.interrupted(in_second_batch, "--follow=1s", milliseconds=3000)
+
+    assert run.status == 0, run.err
+    assert "Stopping after the batches in progress. Ctrl-C again stops at once." in run.err
+    assert (Path(project.lake.checkpoint(SLOW, 1).uri()) / "commits" / "1").exists()
+    reported = [line.split()[:4] for line in run.err.splitlines() if "case/" in line]
+    assert reported.count(["updated", "case/slow", "1", "read,"]) == 2, "what waited, and what arrived"
+    for stream in (SLOW, AFTER):
+        assert holder_of(project.lake.records(stream).below("lease")) is None
+    rows = dataset_of(project.lake.table(SLOW).open()).to_table().to_pylist()
+    assert multiset((row["n"],) for row in rows) == multiset([(1,), (2,)])
+    assert not psutil.wait_procs(run.children, timeout=10)[1]
+
+
+def test_the_second_signal_stops_at_once():
+    asked = []
+    with interruptible(first=lambda: asked.append("end")):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert asked == ["end"]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert asked == ["end"]

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from tests.orchestration.shop import ORDERS, Shop
 from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
-from tidemill.cli.run.run import app, line
+from tidemill.cli.run.results import line
+from tidemill.cli.run.run import app
 from tidemill.errors import CanceledError, TerminalError
 from tidemill.records.batch import BatchRecord, Late
 from tidemill.run.execute.results import StreamResult
@@ -136,3 +137,34 @@ def test_an_unfinished_stream_has_the_result_of_the_rule_that_stopped_it_only(tm
     target = Target(name="t", lake=Lake.at(tmp_path), default_binding=tmp_path / "landing")
     checks = evaluate(stream, target, datetime.now(UTC), result=result)
     assert {check.name for check in checks} & {"first", "second"} == {"second"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--for", "1h"], "add --follow: tidemill run --follow --for 1h"),
+        (["--once", "--follow"], "--once ends after one batch"),
+        (["--follow=soon"], "--follow is 'soon'"),
+        (["--follow", "--for", "long"], "--for is 'long'"),
+    ],
+)
+def test_flags_that_make_no_sense_are_refused(flags, named):
+    result = CliRunner().invoke(app, flags)
+    assert named in str(result.exception)
+
+
+def test_a_run_in_two_parts_has_one_result_per_stream():
+    from tidemill.cli.run.run import _joined
+
+    other = StreamName("shop", "other")
+    first = [
+        StreamResult(stream=NAME, outcome="updated", batches=batches(2, rows_read=1), seconds=1.0),
+        StreamResult(stream=other, outcome="failed", error=TerminalError("wrong", stream=other, fix="x")),
+    ]
+    then = [StreamResult(stream=NAME, outcome="idle", seconds=2.0)]
+    joined = _joined(first, then)
+    assert [(result.stream, result.outcome, result.seconds) for result in joined] == [
+        (NAME, "updated", 3.0),
+        (other, "failed", 0.0),
+    ]
+    assert joined[0].total("rows_read") == 2

@@ -2,7 +2,9 @@
 
 import json
 from collections import Counter
+from datetime import datetime, timedelta
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -27,6 +29,8 @@ from tidemill import (
 from tidemill import functions as F
 from tidemill.operations.edits.code_changes import code_changes
 from tidemill.records.stream_records import StreamRecords
+from tidemill.run.execute.follow import Follow
+from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.spark.engine import session_of
 from tidemill.testing import multiset
 
@@ -163,6 +167,33 @@ def test_trig_now(scratch):
     [result] = scratch.run(stream)
     assert [batch.rows_read for batch in result.batches] == [2, 2, 1]
     assert [result.outcome for result in scratch.run(stream)] == ["idle"]
+    assert scratch.rows(stream) == multiset(("u", n) for n in range(5))
+
+
+@pytest.mark.parametrize("every", [0, 2], ids=["trig_default", "trig_time"])
+def test_row(scratch, every):
+    """A query that follows its source: as fast as it can, and every two seconds."""
+    stream = files_of(scratch, 1, per_batch=1)
+    scratch.run(stream)
+    follow = Follow(every=timedelta(seconds=every))
+    run = PipelineRun([stream], target=scratch.target, engine=scratch.engine, run_id="follow", follow=follow)
+    timers = [Timer(1 + 3 * n, scratch.drop_file, ["views", [{"user": "u", "n": n}]]) for n in (1, 2, 3)]
+    timers.append(Timer(25, follow.ended.set))
+    for timer in timers:
+        timer.start()
+    [result] = run.iter_results()
+    assert (result.outcome, len(result.batches)) == ("updated", 3)
+    assert scratch.rows(stream) == multiset(("u", n) for n in range(4))
+    if every:
+        starts = [datetime.fromisoformat(batch.started_at).timestamp() for batch in result.batches]
+        assert all(start % 2 < 0.5 for start in starts), "Spark starts them at multiples of the interval"
+
+
+def test_trig_once(scratch):
+    stream = files_of(scratch, 5, per_batch=2)
+    run = PipelineRun([stream], target=scratch.target, engine=scratch.engine, run_id="once", once=True)
+    [result] = run.iter_results()
+    assert [batch.rows_read for batch in result.batches] == [5], "in one batch, without the limits"
     assert scratch.rows(stream) == multiset(("u", n) for n in range(5))
 
 

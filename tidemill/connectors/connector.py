@@ -56,6 +56,8 @@ class SourceContext:
         pins: The Delta version of each static reading, by source name.
         starts: Where each reader of a table begins, by source name.
         schemas: The inferred columns of each source that has no declared ones, by source name.
+        stops_at_removed: Whether a reader of another stream's table fails at a commit that removed rows. Otherwise it
+            passes by, and the run checks the commits first.
     """
 
     spark: "SparkSession"
@@ -63,6 +65,7 @@ class SourceContext:
     pins: Mapping[str, int] = field(default_factory=dict)
     starts: Mapping[str, StartingPoint] = field(default_factory=dict)
     schemas: Mapping[str, str] = field(default_factory=dict)
+    stops_at_removed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,20 @@
 """`tidemill run`: runs the streams that have work to do and prints each result."""
 
 import math
+import time
 from contextlib import closing
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
 from typer.core import TyperCommand
 
-from tidemill.cli.run.check import COLORS, check_document
 from tidemill.cli.shared.interrupt import exit_interrupted, interruptible
 from tidemill.cli.shared.output import EXIT_PROBLEM, print_json, progress_console
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
-from tidemill.text.durations import iso_of
+from tidemill.text.durations import format_duration
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tidemill.checks.result import CheckResult
     from tidemill.definitions.stream import Stream
+    from tidemill.run.execute.follow import Follow
+    from tidemill.run.execute.pipeline_run import PipelineRun
     from tidemill.run.execute.results import StreamResult
     from tidemill.target.resolve import ResolvedTarget
     from tidemill.text.names import StreamName
@@ -33,12 +35,16 @@ app = typer.Typer(add_completion=False)
 _FOREVER = "forever"
 
 
+# What an option has where its value, after `=`, is left out.
+_IMPLIED = {"--wait": _FOREVER, "--follow": "0s"}
+
+
 class _RunCommand(TyperCommand):
-    """A command whose option `--wait` may have a value after `=`, and none otherwise, as in GNU's tools."""
+    """A command whose `--wait` and `--follow` may have a value after `=`, and none otherwise, as in GNU's tools."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give a `--wait` without a value the value that stands for no limit."""
-        return super().parse_args(ctx, [f"--wait={_FOREVER}" if arg == "--wait" else arg for arg in args])
+        """Give those without a value the one that is implied."""
+        return super().parse_args(ctx, [f"{arg}={_IMPLIED[arg]}" if arg in _IMPLIED else arg for arg in args])
 
 
 @app.command(cls=_RunCommand)
@@ -60,6 +66,24 @@ def run(
             "afterwards is busy.",
         ),
     ] = None,
+    follow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[=INTERVAL]",
+            help="Continues with what arrives, until Ctrl-C. A batch starts when the one before has ended, or every "
+            "INTERVAL, such as --follow=30s.",
+        ),
+    ] = None,
+    following_for: Annotated[
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="With --follow: ends after this long, such as 8h."),
+    ] = None,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", help="Reads all that waits in one batch per stream, without the limits of the sources."
+        ),
+    ] = False,
     flags: StreamFlags,
 ) -> None:
     """Run the selected streams that have work to do, in dependency order.
@@ -70,14 +94,17 @@ def run(
     Exit status: 0, 1 if a stream failed or was skipped, 2 if the settings are wrong, 130 if interrupted.
     """
     seconds = _wait_seconds(wait)
+    following = _following(follow, following_for, once=once)
     target, streams = flags.select()
     run_id = new_run_id()
     if seconds:
         _wait(target, streams, seconds, quiet=flags.as_json)
-    finished = run_streams(target, streams, run_id=run_id, parallel=parallel, quiet=flags.as_json)
+    finished = run_streams(
+        target, streams, run_id=run_id, parallel=parallel, once=once, following=following, quiet=flags.as_json
+    )
     try:
         if flags.as_json:
-            from tidemill.cli.run.run import as_document
+            from tidemill.cli.run.results import as_document
 
             documents = [
                 as_document(result, finished.checks.get(result.stream)) for result in finished.results
@@ -88,6 +115,42 @@ def run(
             exit_interrupted()
     if any(result.outcome in ("failed", "skipped") for result in finished.results):
         raise typer.Exit(EXIT_PROBLEM)
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How a run follows its sources.
+
+    Attributes:
+        every: How often a batch starts.
+        length: How long; None until it is interrupted.
+    """
+
+    every: timedelta
+    length: timedelta | None
+
+
+def _following(follow: str | None, length: str | None, *, once: bool) -> Following | None:
+    """Return what the flags say; None for a run that ends with the data that waits."""
+    from tidemill.errors import ConfigurationError
+    from tidemill.text.durations import flag_duration
+
+    if follow is None and length is not None:
+        raise ConfigurationError(
+            "--for limits how long a run follows its sources, and this one ends with the data that waits.",
+            fix=f"add --follow: tidemill run --follow --for {length}",
+            code="arguments-conflict",
+        )
+    if follow is None:
+        return None
+    if once:
+        raise ConfigurationError(
+            "--once ends after one batch, and --follow does not end.",
+            fix="leave one of them out.",
+            code="arguments-conflict",
+        )
+    every = timedelta(0) if follow == _IMPLIED["--follow"] else flag_duration(follow, field="--follow")
+    return Following(every, None if length is None else flag_duration(length, field="--for"))
 
 
 def _wait_seconds(wait: str | None) -> float:
@@ -131,141 +194,144 @@ class Finished:
 
 
 def run_streams(
-    target: "ResolvedTarget", streams: "Sequence[Stream]", *, run_id: str, parallel: int | None, quiet: bool
+    target: "ResolvedTarget",
+    streams: "Sequence[Stream]",
+    *,
+    run_id: str,
+    parallel: int | None,
+    once: bool = False,
+    following: Following | None = None,
+    quiet: bool,
 ) -> Finished:
     """Run streams, and print each result when its stream ends and the checks that failed at the end.
 
-    An interrupt cancels the streams that have not ended. Spark then ends with the process.
+    An interrupt cancels the streams that have not ended. Spark then ends with the process. While the run follows
+    its sources, the first interrupt ends the streams after their batches in progress.
     """
-    from tidemill.cli.run.run import print_failed_checks, print_result
-    from tidemill.cli.shared.live_view import LiveView
+    from tidemill.cli.run.results import print_failed_checks
     from tidemill.engines.engine import SparkEngine
+    from tidemill.run.execute.follow import Follow
     from tidemill.run.execute.pipeline_run import PipelineRun
 
     console = progress_console(quiet=quiet)
     engine = SparkEngine(target.spark)
-    pipeline_run = PipelineRun(streams, target=target, engine=engine, run_id=run_id, max_parallel=parallel)
-    view = LiveView(console, pipeline_run.live.streams)
     width = max((len(str(stream.name)) for stream in streams), default=0)
-    known = {stream.name: stream for stream in target.streams()} | {s.name: s for s in streams}
     checks: dict[StreamName, tuple[CheckResult, ...]] = {}
-    printed, interrupted = 0, False
+    show = _Shown(target, streams, console, width, checks)
+    catch_up = PipelineRun(
+        streams, target=target, engine=engine, run_id=run_id, max_parallel=parallel, once=once
+    )
+    results = catch_up.finished
+    interrupted = show.until_it_ends(catch_up)
+    caught_up = [
+        stream
+        for stream in streams
+        if any(result.stream == stream.name and result.outcome in ("updated", "idle") for result in results)
+    ]
+    if following is not None and caught_up and not interrupted:
+        follow = Follow(every=following.every)
+        endless = PipelineRun(caught_up, target=target, engine=engine, run_id=run_id, follow=follow)
+        interrupted = show.until_it_ends(endless, follow, following)
+        results = _joined(results, endless.finished)
     try:
-        with (
-            interruptible(),
-            view,
-            closing(pipeline_run.iter_results(on_wait=view.update)) as results,
-        ):
-            for result in results:
-                print_result(result, width, console)
-                printed += 1
-                if result.outcome in ("updated", "failed"):
-                    from tidemill.checks.evaluation import evaluate
-
-                    checks[result.stream] = evaluate(
-                        known[result.stream], target, datetime.now(UTC), result=result, streams=known
-                    )
-            engine.stop()
+        if not interrupted:
+            with interruptible():
+                engine.stop()
     except KeyboardInterrupt:
         interrupted = True
-        for result in pipeline_run.finished[printed:]:
-            print_result(result, width, console)
     print_failed_checks(checks, width, console)
-    return Finished(pipeline_run.finished, checks, interrupted)
+    return Finished(results, checks, interrupted)
 
 
-_OUTCOME_COLORS = {
-    "updated": "green",
-    "idle": "bright_black",
-    "busy": "yellow",
-    "failed": "red",
-    "skipped": "yellow",
-    "canceled": "yellow",
-}
+@dataclass(slots=True)
+class _Shown:
+    """Shows runs: each result when its stream ends, and in between how far the others are.
 
-
-def print_result(result: "StreamResult", width: int, console: "Console") -> None:
-    """Print one result, with its warnings."""
-    from rich.markup import escape
-
-    console.print(line(result, width), soft_wrap=True)
-    for warning in result.warnings:
-        console.print(f"[yellow] warning[/]  {result.stream!s:<{width}}  {escape(warning)}", soft_wrap=True)
-
-
-def line(result: "StreamResult", width: int) -> str:
-    """Return one result as a line for people, in rich's markup.
-
-    Args:
-        width: The width of the column of streams.
+    Attributes:
+        checks: Takes the results of the checks of the streams that did something.
     """
-    from rich.markup import escape
 
-    head = f"[{_OUTCOME_COLORS[result.outcome]}]{result.outcome:>8}[/]  {result.stream!s:<{width}}"
-    if result.outcome == "canceled":
-        committed = f", {pluralize(len(result.batches), 'batch')} committed" if result.batches else ""
-        return f"{head}  the run was interrupted{committed}"
-    if result.error is not None:
-        return f"{head}  {escape(str(result.error).removeprefix(f'{result.stream}: '))}"
-    if result.outcome != "updated":
-        return f"{head}  {result.reason}"
-    parts = [f"{result.total('rows_read'):,} read", f"{result.total('rows_written'):,} written"]
-    for count, unit in (
-        (result.total("rows_quarantined"), "quarantined"),
-        (result.total("rows_dropped"), "dropped"),
-    ):
-        if count:
-            parts.append(f"{count:,} {unit}")
-    if result.late.count:
-        parts.append(pluralize(result.late.count, f"late {result.late.unit.removesuffix('s')}"))
-    return f"{head}  {', '.join(parts)}, {pluralize(len(result.batches), 'batch')}, {result.seconds:.1f} s"
+    target: "ResolvedTarget"
+    streams: "Sequence[Stream]"
+    console: "Console"
+    width: int
+    checks: "dict[StreamName, tuple[CheckResult, ...]]"
+
+    def until_it_ends(
+        self, run: "PipelineRun", follow: "Follow | None" = None, following: Following | None = None
+    ) -> bool:
+        """Show a run until it ends, and return whether it was interrupted.
+
+        Args:
+            run: The run.
+            follow: Where the run follows its sources: what ends it.
+            following: And how long it does.
+        """
+        from tidemill.cli.run.results import print_result
+        from tidemill.cli.shared.live_view import LiveView
+
+        view = LiveView(self.console, run.live.streams)
+        deadline = math.inf
+        if follow is not None and following is not None:
+            self.console.print(_announcement(run.count, following))
+            if following.length is not None:
+                deadline = time.monotonic() + following.length.total_seconds()
+
+        def wait() -> None:
+            view.update()
+            if follow is not None and time.monotonic() >= deadline:
+                follow.ended.set()
+
+        def ask() -> None:
+            assert follow is not None  # noqa: S101 - given to signals where it is there
+            follow.ended.set()
+            self.console.print("Stopping after the batches in progress. Ctrl-C again stops at once.")
+
+        printed = 0
+        try:
+            with (
+                interruptible(first=None if follow is None else ask),
+                view,
+                closing(run.iter_results(on_wait=wait)) as results,
+            ):
+                for result in results:
+                    print_result(result, self.width, self.console)
+                    printed += 1
+                    self._check(result)
+        except KeyboardInterrupt:
+            for result in run.finished[printed:]:
+                print_result(result, self.width, self.console)
+            return True
+        return False
+
+    def _check(self, result: "StreamResult") -> None:
+        if result.outcome not in ("updated", "failed"):
+            return
+        from tidemill.checks.evaluation import evaluate
+
+        known = {stream.name: stream for stream in [*self.target.streams(), *self.streams]}
+        self.checks[result.stream] = evaluate(
+            known[result.stream], self.target, datetime.now(UTC), result=result, streams=known
+        )
 
 
-def print_failed_checks(
-    checks: "Mapping[StreamName, Sequence[CheckResult]]", width: int, console: "Console"
-) -> None:
-    """Print the checks that did not pass, the worst of each stream first."""
-    from rich.markup import escape
-
-    for name, results in checks.items():
-        failed = [result for result in results if not result.passed]
-        for result in sorted(failed, key=lambda result: result.status):  # error, unknown, warn
-            head = f"[{COLORS[result.status]}]{result.status:>8}[/]  {name!s:<{width}}"
-            console.print(f"{head}  {result.name}: {escape(result.summary)}", soft_wrap=True)
+def _announcement(count: int, following: Following) -> str:
+    every = f", with a batch every {format_duration(following.every)}" if following.every else ""
+    length = "" if following.length is None else f" for {format_duration(following.length)}"
+    return f"Following the sources of {pluralize(count, 'stream')}{every}{length}. Ctrl-C ends it."
 
 
-def as_document(result: "StreamResult", checks: "Sequence[CheckResult] | None" = None) -> dict[str, Any]:
-    """Return one result as `run --json` prints it.
-
-    Args:
-        checks: The results of the stream's checks; None where the run did not evaluate them.
-    """
-    error = result.error
-    return {
-        "stream": str(result.stream),
-        "outcome": result.outcome,
-        "reason": result.reason,
-        "batches": len(result.batches),
-        "rows_read": result.total("rows_read"),
-        "rows_written": result.total("rows_written"),
-        "rows_quarantined": result.total("rows_quarantined"),
-        "rows_dropped": result.total("rows_dropped"),
-        "late": {"count": result.late.count, "unit": result.late.unit},
-        "watermark": iso_of(result.watermark_ms),
-        "observed": result.observed,
-        "seconds": result.seconds,
-        "table_version": result.table_version,
-        "warnings": list(result.warnings),
-        "checks": None if checks is None else [check_document(check) for check in checks],
-        "error": None
-        if error is None
-        else {
-            "code": error.code,
-            "type": type(error).__name__,
-            "transient": error.transient,
-            "what": error.what,
-            "lost": error.lost,
-            "fix": error.fix,
-            "class": error.error_class,
-        },
-    }
+def _joined(first: "Sequence[StreamResult]", then: "Sequence[StreamResult]") -> "list[StreamResult]":
+    """Return one result per stream of a run in two parts."""
+    by_stream = {result.stream: result for result in then}
+    return [
+        result
+        if (last := by_stream.get(result.stream)) is None
+        else replace(
+            last,
+            outcome="updated" if last.outcome == "idle" and result.batches else last.outcome,
+            batches=(*result.batches, *last.batches),
+            seconds=round(result.seconds + last.seconds, 3),
+        )
+        for result in first
+    ]

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
@@ -13,16 +13,24 @@ from tidemill.cli.shared.output import EXIT_INTERRUPTED
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible(*, first: Callable[[], None] | None = None) -> Iterator[None]:
     """Let the first SIGINT or SIGTERM in a `with` block raise KeyboardInterrupt, and ignore those after it.
 
     Schedulers and containers send SIGTERM. The run ends within seconds after the first signal; a second one would
     only suppress its last messages. A process that was started with a signal ignored keeps ignoring it.
+
+    Args:
+        first: Called by the first signal in place of the interrupt, which then is the second one.
     """
     defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     handled = {number: default for number, default in defaults.items() if signal.getsignal(number) == default}
 
-    def interrupt(*_: object) -> NoReturn:
+    before = [] if first is None else [first]
+
+    def interrupt(*_: object) -> None:
+        if before:
+            before.pop()()
+            return
         for number in handled:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt

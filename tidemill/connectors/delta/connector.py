@@ -218,7 +218,9 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
                     rows = _without_tombstones(rows)
             else:
                 # The guard judges commits that removed or changed rows (run/tables/guard.py).
-                rows = reader.option("skipChangeCommits", "true").load(table.uri)
+                rows = reader.option("skipChangeCommits", str(not context.stops_at_removed).lower()).load(
+                    table.uri
+                )
         return rows.drop(*BOOKKEEPING, DELETED)
 
 

@@ -76,6 +76,11 @@ class RunDecision:
         ]
 
     @property
+    def waits_for_columns(self) -> bool:
+        """Whether a source that infers its columns has nothing yet to infer them from."""
+        return bool(self._without_columns)
+
+    @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
         return not self.reasons
@@ -118,7 +123,7 @@ class RunDecision:
     @property
     def is_urgent(self) -> bool:
         """Whether a run is due whatever waits: a first run, a repair, or missing ledger lines."""
-        if self._without_columns:
+        if self.waits_for_columns:
             return False
         start = self.snapshot.tail.next_start.kind in ("repeat_batch", "no_data_batch")
         return (
@@ -142,7 +147,7 @@ class RunDecision:
 
     @property
     def _query_reasons(self) -> tuple[str, ...]:
-        if self._without_columns:
+        if self.waits_for_columns:
             return ()
         reasons = [f"{backlog} in {source}" for source, backlog in self.backlog.items() if backlog]
         if self.snapshot.query_id is None:

@@ -23,6 +23,7 @@ from tidemill.records.manifest import first_manifest
 from tidemill.records.stream_records import FIRST_GENERATION, StreamRecords
 from tidemill.run.decide.decision import RunDecision, decide_run
 from tidemill.run.decide.waiting import failure_position
+from tidemill.run.execute.follow import Follow
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.results import StreamResult
 from tidemill.run.execute.stream_run import StreamRun
@@ -30,7 +31,7 @@ from tidemill.run.spark.engine import Engine
 from tidemill.run.spark.error_translation import message_of, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from tidemill.connectors.backlog import Backlog
     from tidemill.definitions.stream import Stream
@@ -51,6 +52,8 @@ class PipelineRun:
         engine: Where Spark sessions come from; not asked when there is nothing to do.
         run_id: The run's id, in the ledger and in leases.
         max_parallel: How many streams run side by side; None: as many as the engine suggests.
+        follow: Reads what arrives as well, all streams side by side, until it is asked to end.
+        once: Reads all that waits in a single batch of each stream, whatever the limits of the sources are.
 
     Attributes:
         finished: The results so far. After an interrupt every selected stream has one.
@@ -65,6 +68,8 @@ class PipelineRun:
         engine: Engine,
         run_id: str,
         max_parallel: int | None = None,
+        follow: Follow | None = None,
+        once: bool = False,
     ) -> None:
         self.finished: list[StreamResult] = []
         self.live = Live()
@@ -72,11 +77,18 @@ class PipelineRun:
         self._target = target
         self._engine = engine
         self._run_id = run_id
-        self._workers = max_parallel or engine.default_parallel()
+        self._follow = follow
+        self._once = once
+        self._workers = len(streams) if follow else max_parallel or engine.default_parallel()
         self._canceled = Event()
         self._leases: dict[StreamName, Lease] = {}
         self._stream_runs: dict[StreamName, StreamRun] = {}
         self._started: set[StreamName] = set()
+
+    @property
+    def count(self) -> int:
+        """The number of streams."""
+        return len(self._streams)
 
     def iter_results(
         self, *, on_wait: "Callable[[], None] | None" = None
@@ -100,7 +112,7 @@ class PipelineRun:
                 yield result
             while waiting:
                 for name, stream in list(waiting.items()):
-                    if name not in running and not any(upstream in waiting for upstream in stream.upstreams):
+                    if name not in running and not self._waits(stream, waiting):
                         running.add(name)
                         pool.submit(self._put, ended, stream)
                 try:
@@ -121,6 +133,10 @@ class PipelineRun:
             # A stream that has started releases its lease itself, when its query has stopped.
             for name in self._leases.keys() - self._started:
                 self._leases[name].release()
+
+    def _waits(self, stream: "Stream", waiting: "Container[StreamName]") -> bool:
+        """Return whether a stream waits for the results of others; none does where the run follows its sources."""
+        return self._follow is None and any(upstream in waiting for upstream in stream.upstreams)
 
     def _cancel(self, ended: "Queue[StreamResult]", running: int) -> None:
         """Stop the streams that are running, and report every stream that has no result yet."""
@@ -150,7 +166,7 @@ class PipelineRun:
             try:
                 decision = decide_run(stream, self._target)
                 triggers = {name for name, streaming in stream.upstreams.items() if streaming}
-                if decision.idle and not triggers & selected:
+                if decision.idle and not triggers & selected and self._follow is None:
                     decided.append(self._idle(decision))
                     continue
                 self._leases[stream.name] = self._records(stream).take_lease(self._run_id)
@@ -223,16 +239,13 @@ class PipelineRun:
         return start.batch_id if start.kind == "repeat_batch" else None
 
     def _attempts(self, stream: "Stream") -> StreamResult:
-        """Run a stream, and retry transient failures."""
-        first_batch: int | None = None
-        for attempt in range(1, ATTEMPTS + 1):
-            if self._canceled.is_set():
-                raise CanceledError
-            decision = decide_run(stream, self._target)
-            if first_batch is None:
-                first_batch = decision.snapshot.last_commit + 1
-                if decision.idle:
-                    return self._idle(decision)
+        """Run a stream, and retry transient failures: those in a row without a batch in between are counted."""
+        decision = self._decision(stream)
+        last_commit = decision.snapshot.last_commit
+        first_batch, failures = last_commit + 1, 0
+        if decision.idle and (self._follow is None or decision.waits_for_columns):
+            return self._idle(decision)
+        while True:
             stream_run = StreamRun(
                 decision=decision,
                 target=self._target,
@@ -242,6 +255,8 @@ class PipelineRun:
                 canceled=self._canceled,
                 first_batch=first_batch,
                 live=self.live,
+                follow=self._follow,
+                once=self._once,
             )
             self._stream_runs[stream.name] = stream_run
             try:
@@ -252,10 +267,27 @@ class PipelineRun:
                 transient = False
                 with suppress(BaseException):  # the stream's own failure is the one to report
                     transient = translated(error, stream.name).transient
-                if attempt == ATTEMPTS or not transient or not stream_run.stopped.is_set():
+                if not transient or not stream_run.stopped.is_set():
                     raise
-                self._canceled.wait(2.0 ** (attempt - 1))
-        raise AssertionError("unreachable: the last attempt returns or raises")
+                last, last_commit = last_commit, self._records(stream).snapshot().last_commit
+                failures = failures + 1 if last_commit == last else 1
+                if failures == ATTEMPTS:
+                    raise
+                self._canceled.wait(2.0 ** (failures - 1))
+                decision = self._decision(stream)
+
+    def _decision(self, stream: "Stream") -> RunDecision:
+        """Decide what the run does to a stream, which for one that follows lasts until its sources have columns."""
+        while True:
+            if self._canceled.is_set():
+                raise CanceledError
+            decision = decide_run(stream, self._target)
+            if (
+                self._follow is None
+                or not decision.waits_for_columns
+                or self._follow.ended.wait(POLL_SECONDS)
+            ):
+                return decision
 
     def _batches(self, stream: "Stream") -> tuple[BatchRecord, ...]:
         """Return the batches that a run which did not end well has committed all the same."""

@@ -1,7 +1,6 @@
 """A running query: its progress as batches end, and a wait that an interrupt can end."""
 
 import json
-import time
 from collections.abc import Callable
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -36,34 +35,34 @@ class RunningQuery:
         self._query = query
         self._on_progress = on_progress
         self._last_batch = -1
+        self._last_trigger = ""
         self._ended_batches = 0
         self._failure: BaseException | None = None
         Thread(target=self._await, name="await", daemon=True).start()
 
-    def wait(self, canceled: Event, *, seconds: float | None = None) -> None:
+    def wait(self, canceled: Event, *, enough: Callable[[], bool] = lambda: False) -> None:
         """Wait until the query ends.
 
         Args:
             canceled: Stops the query when it is set.
-            seconds: After that long the query is stopped as well, once the batch in progress has ended; the
-                wait ends when the query has really ended, and as if it had done so by itself.
+            enough: Asked a few times a second; once it is true the query is stopped as well, when the batch in
+                progress has ended. The wait ends when the query has really ended, and as if it had done so by itself.
 
         Raises:
             CanceledError: The run was canceled.
             Exception: The query's failure.
         """
-        deadline = None if seconds is None else time.monotonic() + seconds
-        at_deadline: int | None = None
+        batches_then: int | None = None
         stopping = False
         try:
             while not self.done.wait(POLL_SECONDS):
                 self._report()
-                if deadline is not None and at_deadline is None and time.monotonic() > deadline:
-                    at_deadline = self._ended_batches
+                if batches_then is None and enough():
+                    batches_then = self._ended_batches
                 if canceled.is_set():
                     self._stop()
                     break
-                if not stopping and at_deadline is not None and self._ended_batches > at_deadline:
+                if not stopping and batches_then is not None and self._is_between_batches(batches_then):
                     stopping = True
                     self._stop()
         except BaseException:
@@ -77,6 +76,10 @@ class RunningQuery:
         # repeats the batch, and meets a failure of its own again.
         if self._failure is not None and not stopping:
             raise self._failure
+
+    def _is_between_batches(self, ended: int) -> bool:
+        """Return whether a batch has ended since so many had, or none is in progress."""
+        return self._ended_batches > ended or not self._query.status["isTriggerActive"]
 
     def _await(self) -> None:
         try:
@@ -95,15 +98,19 @@ class RunningQuery:
         """Report the batches that ended since the last report, each once.
 
         Only a changed last entry makes the others worth reading, and Spark keeps no more than a hundred of them
-        (`spark.sql.streaming.numRecentProgressUpdates`).
+        (`spark.sql.streaming.numRecentProgressUpdates`). Triggers that ran no batch have the id of the next one.
         """
         last = self._query.lastProgress
-        if last is None or last["batchId"] <= self._last_batch:
+        if last is None or last["timestamp"] == self._last_trigger:
             return
+        self._last_trigger = last["timestamp"]
         entries = [json.loads(entry.json) for entry in self._query.recentProgress]
-        fresh = [entry for entry in entries if entry["batchId"] > self._last_batch]
-        self._last_batch = max((entry["batchId"] for entry in fresh), default=self._last_batch)
-        # Spark also reports triggers that ran no batch.
-        self._ended_batches += sum("addBatch" in entry.get("durationMs", {}) for entry in fresh)
+        fresh = [
+            entry
+            for entry in entries
+            if entry["batchId"] > self._last_batch and "addBatch" in entry.get("durationMs", {})
+        ]
         if fresh:
+            self._last_batch = max(entry["batchId"] for entry in fresh)
+            self._ended_batches += len(fresh)
             self._on_progress(fresh)

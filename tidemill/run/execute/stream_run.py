@@ -3,19 +3,19 @@
 3. Repair: lines that a killed run left out of the ledger are written; a batch that was planned and not committed
    is repeated alone, with the static versions of its first attempt; a no-data batch that a kill prevented is run.
 4. A session of the stream's own.
-5. The available-now query.
+5. The available-now query; or, where the run follows its sources, one with a processing-time trigger.
 6. The guard of the edges, before and after the query.
 7. Waiting on a thread of its own, and the records: a ledger line per batch, the manifest at the end.
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import CheckpointFormatError, Tail, changes_to_apply, read_tail_or_empty
 from tidemill.connectors.connector import SourceContext
@@ -37,6 +37,7 @@ from tidemill.run.batch.writer import BatchWriter, Ingest
 from tidemill.run.decide.decision import RunDecision
 from tidemill.run.decide.watermark import newest_events, watermark_to_continue
 from tidemill.run.execute import query, relocation
+from tidemill.run.execute.follow import Follow, after, interruption, is_removal
 from tidemill.run.execute.progress import Live, expected_batches
 from tidemill.run.execute.recorder import Recorder
 from tidemill.run.execute.results import Outcome, StreamResult
@@ -65,6 +66,8 @@ _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 _CHANGES_PER_SNAPSHOT = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 # Compressed; fewer are applied in less time than most other steps of a start take.
 _MANY_CHANGES = 4 << 20
+# Of a query that runs the batch that was planned and not committed, and nothing else.
+_REPEAT: Mapping[str, Any] = {"once": True}
 
 
 @dataclass(slots=True)
@@ -76,6 +79,9 @@ class StreamRun:
         lease: The held lease.
         canceled: Set when the run is asked to stop.
         first_batch: The first batch that counts as one of this run: those of its earlier attempts do.
+        live: Where the run shows how far it is.
+        follow: Reads what arrives as well, until it is asked to end.
+        once: Reads all that waits in a single batch, whatever the limits of the sources are.
     """
 
     decision: RunDecision
@@ -86,6 +92,8 @@ class StreamRun:
     canceled: Event
     first_batch: int
     live: Live = field(default_factory=Live)
+    follow: Follow | None = None
+    once: bool = False
     _spark_seconds: float = field(init=False, default=0.0)
     _recorder: Recorder = field(init=False)
     _running: RunningQuery | None = field(init=False, default=None)
@@ -126,7 +134,7 @@ class StreamRun:
             newest_events=partial(newest_events, self.stream, self.target, self._snapshot),
         )
         self._recorder.complete()
-        if self.decision.needs_query:
+        if self.decision.needs_query or self.follow is not None:
             self._query(planned_only=planned_only)
         # The first stream of a run waits for Spark to start, which is not its own work.
         return self._result(time.monotonic() - started - self._spark_seconds)
@@ -168,10 +176,40 @@ class StreamRun:
             return
         self._continue_watermark(spark, confs, waiting=[*self.decision.counted, *self.decision.uncounted])
         self._pass_restores(spark, confs)
-        self._execute(spark, confs, current_versions(self.stream, self.target.lake), once=False)
-        self._continue_watermark(spark, confs, waiting=[*self.decision.counted])
+        if self.follow is None:
+            pins, limit = current_versions(self.stream, lake), self.stream.query.max_run
+            trigger = {"once": True} if self.once else {"availableNow": True}
+            enough = after(limit) if isinstance(limit, timedelta) else None
+            self._execute(spark, confs, pins, trigger=trigger, enough=enough)
+            self._end_of_data(spark, confs, waiting=[*self.decision.counted])
+        else:
+            self._follow_sources(spark, confs, self.follow)
+
+    def _follow_sources(self, spark: "SparkSession", confs: dict[str, str], follow: Follow) -> None:
+        """Run queries with a processing-time trigger, one after another, until the run is asked to end.
+
+        A query runs until something needs a new one: another version of a table that it reads as static, timers
+        that may be due, or a commit of an upstream that removed rows, where Delta stops it for the guard to decide.
+        """
+        lake = self.target.lake
+        while not follow.ended.is_set():
+            pins = current_versions(self.stream, lake)
+            enough = interruption(follow, self.stream, lake, pins=pins, has_timers=self._has_timers)
+            try:
+                self._execute(spark, confs, pins, trigger=follow.trigger, enough=enough)
+            except Exception as error:
+                if not is_removal(error):
+                    raise
+                check_edges(self.stream, lake, self._tail(), self._sources)
+                self._pass_restores(spark, confs)
+                self._execute(spark, confs, pins, trigger={"availableNow": True})
+            self._end_of_data(spark, confs, waiting=self.stream.sources)
+
+    def _end_of_data(self, spark: "SparkSession", confs: dict[str, str], *, waiting: Collection[str]) -> None:
+        """Do what follows the last row that was read, and check what was read."""
+        self._continue_watermark(spark, confs, waiting=waiting)
         self._fire_timers(spark, confs)
-        check_edges(self.stream, lake, self._tail(), self._sources)
+        check_edges(self.stream, self.target.lake, self._tail(), self._sources)
 
     def _continue_watermark(
         self, spark: "SparkSession", confs: dict[str, str], *, waiting: Collection[str]
@@ -184,9 +222,12 @@ class StreamRun:
             self._snapshot.writer().raise_watermark(tail, watermark_ms)
             self._repair(spark, confs)
 
+    def _has_timers(self) -> bool:
+        return have_timers(self._recorder.generation.operators)
+
     def _fire_timers(self, spark: "SparkSession", confs: dict[str, str]) -> None:
         """Run one more batch where timers may be due: Spark itself would run empty ones until the query is stopped."""
-        if not have_timers(self._recorder.generation.operators):
+        if not self._has_timers():
             return
         self._repair(spark, confs)  # a no-data batch fires them as well
         tail = self._tail()
@@ -235,7 +276,7 @@ class StreamRun:
                 before = self._snapshot.records.pins()
                 if before is not None and before.first_batch <= start.batch_id:
                     pins |= before.versions
-                self._execute(spark, confs, pins, once=True)
+                self._execute(spark, confs, pins, trigger=_REPEAT)
             else:
                 return
 
@@ -259,13 +300,17 @@ class StreamRun:
             (rows,) = (
                 connector_of(source).open(source, context, name) for name, source in stream.sources.items()
             )
-            self._await(self._writer(rows).foreachBatch(writer).trigger(once=True), once=True)
+            self._await(self._writer(rows).foreachBatch(writer).trigger(once=True), expected=1)
 
-    def _build(self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int]) -> query.Query:
+    def _build(
+        self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int], *, stops_at_removed: bool
+    ) -> query.Query:
         """Return the query, with its tables ready; a refusal leaves everything as it was."""
         generation = self._recorder.generation
         starts = new_readers.starting_points(self.stream, self.target.lake, self._tail(), self._sources)
-        context = SourceContext(spark, self.target, pins, starts, schemas_of(self._sources))
+        context = SourceContext(
+            spark, self.target, pins, starts, schemas_of(self._sources), stops_at_removed=stops_at_removed
+        )
         built = query.build(self.stream, context, generation.number)
         mode = self.stream.query.output_mode
         # On Spark Connect the check takes a tenth of a second, and Spark has started what ran before.
@@ -326,26 +371,33 @@ class StreamRun:
                 spark.conf.set(_CHANGES_PER_SNAPSHOT, "1")
 
     def _execute(
-        self, spark: "SparkSession", confs: dict[str, str], pins: dict[str, int], *, once: bool
+        self,
+        spark: "SparkSession",
+        confs: dict[str, str],
+        pins: dict[str, int],
+        *,
+        trigger: Mapping[str, Any],
+        enough: Callable[[], bool] | None = None,
     ) -> None:
         """Start the query and wait until it ends.
 
         Args:
             confs: The session's confs.
             pins: The static versions to build it with.
-            once: Whether only the batch that was planned and not committed is repeated.
+            trigger: When it starts batches; `_REPEAT` repeats the one that was planned and not committed.
+            enough: Asked whether it has to stop after the batch in progress; by default it has not.
         """
-        stream = self.stream
+        stream, repeat = self.stream, trigger is _REPEAT
         self._set_partitions(spark, confs)
         self._plan_snapshots(spark)
-        built = self._build(spark, confs, pins)
+        built = self._build(spark, confs, pins, stops_at_removed="processingTime" in trigger)
         if have_timers(built.operators):  # with them, each batch asks for another one
             spark.conf.set(_NO_DATA_BATCHES, "false")
-        if not once:
+        if not repeat:
             self._snapshot.records.write_pins(Pins(self._next_batch(), pins))
         writer = self._writer(built.rows)
         # A repeat always goes through foreachBatch: a batch that the table has is executed and not written.
-        native = feed_of(stream) is None and not once and len(stream.sinks) == 1 and stream.main.native
+        native = feed_of(stream) is None and not repeat and len(stream.sinks) == 1 and stream.main.native
         if native:
             metadata = CommitMetadata(batch_id=None, fingerprint=built.fingerprint, static_versions=pins)
             path = str(self._snapshot.records.table())
@@ -360,11 +412,14 @@ class StreamRun:
                     connections={sink.name: sink.connection(self.target) for sink in stream.sinks},
                     fingerprint=built.fingerprint,
                     static_versions=pins,
-                    repeat=once,
+                    repeat=repeat,
                     ingest=self._ingest(spark, built),
                 )
             )
-        self._await(writer.trigger(**({"once": True} if once else {"availableNow": True})), once=once)
+        expected = None
+        if "processingTime" not in trigger:
+            expected = 1 if "once" in trigger else expected_batches(stream.sources, self.decision.backlog)
+        self._await(writer.trigger(**trigger), expected=expected, enough=enough)
 
     def _ingest(self, spark: "SparkSession", built: query.Query) -> Ingest | None:
         """Return what the batches of a feed need; None where the stream reads none."""
@@ -388,21 +443,26 @@ class StreamRun:
             .option("checkpointLocation", self._checkpoint.uri())
         )
 
-    def _await(self, writer: "DataStreamWriter", *, once: bool) -> None:
-        """Start a query and wait until it ends."""
+    def _await(
+        self, writer: "DataStreamWriter", *, expected: int | None, enough: Callable[[], bool] | None = None
+    ) -> None:
+        """Start a query and wait until it ends.
+
+        Args:
+            writer: The query.
+            expected: About how many batches there will be; None where nobody knows.
+            enough: Asked whether it has to stop after the batch in progress.
+        """
         stream = self.stream
         self.lease.check()
         if self.canceled.is_set():  # starting and stopping a query takes longer than a canceled run has
             raise CanceledError
         started = writer.start()
-        expected = expected_batches(stream.sources, self.decision.backlog)
-        self.live.enter(stream.name, "running", expected_batches=1 if once else expected)
+        self.live.enter(stream.name, "running", expected_batches=expected)
         self._running = RunningQuery(started, partial(_take, self._recorder, self.live, stream.name))
-        limit = stream.query.max_run
-        seconds = limit.total_seconds() if isinstance(limit, timedelta) and not once else None
         try:
             self._recorder.update(query_id=str(started.id))
-            self._running.wait(self.canceled, seconds=seconds)
+            self._running.wait(self.canceled, enough=enough or (lambda: False))
         except BaseException:
             if self._running.done.is_set():
                 with suppress(TidemillError, OSError):  # the failure of the query is the one to report

@@ -1,0 +1,82 @@
+"""Runs that follow their sources: a processing-time trigger, and what ends a query that has one."""
+
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from threading import Event
+from typing import TYPE_CHECKING
+
+from tidemill.run.tables.versions import current_versions
+
+if TYPE_CHECKING:
+    from tidemill.definitions.stream import Stream
+    from tidemill.storage.lake import Lake
+
+# How often the static tables of a query are compared with its versions: a listing of each log.
+_LOOK_SECONDS = 5.0
+_REMOVAL = re.compile("DELTA_SOURCE_(TABLE_IGNORE_CHANGES|IGNORE_DELETE)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follow:
+    """Queries that continue with what arrives, until they are asked to end.
+
+    Attributes:
+        every: How often a batch starts; 0 for as soon as the one before has ended.
+        ended: Set it to end them: each query stops when its batch in progress has ended.
+    """
+
+    every: timedelta = timedelta(0)
+    ended: Event = field(default_factory=Event)
+
+    @property
+    def trigger(self) -> dict[str, str]:
+        """The trigger of Spark."""
+        return {"processingTime": f"{self.every // timedelta(milliseconds=1)} milliseconds"}
+
+
+def interruption(
+    follow: Follow, stream: "Stream", lake: "Lake", *, pins: Mapping[str, int], has_timers: Callable[[], bool]
+) -> Callable[[], bool]:
+    """Return what asks whether an endless query has to stop after its batch in progress.
+
+    It stops for good when it is asked to, and for another query to take over where a table that it reads as static has
+    another version, and where timers may be due.
+
+    Args:
+        follow: The run.
+        stream: The stream.
+        lake: The lake.
+        pins: The static versions of the query.
+        has_timers: Asked whether its state may have timers that fire by the clock.
+    """
+    started = time.monotonic()
+    every = stream.run_when.timers_every
+    timers_at = started + every.total_seconds() if isinstance(every, timedelta) else math.inf
+    next_look = started + _LOOK_SECONDS
+
+    def has_to_stop() -> bool:
+        nonlocal next_look
+        if follow.ended.is_set():
+            return True
+        now = time.monotonic()
+        if now < next_look:
+            return False
+        next_look = now + _LOOK_SECONDS
+        return (now >= timers_at and has_timers()) or (bool(pins) and current_versions(stream, lake) != pins)
+
+    return has_to_stop
+
+
+def is_removal(error: BaseException) -> bool:
+    """Return whether a query has come to a commit that removed rows of a table that it reads."""
+    return _REMOVAL.search(str(error)) is not None
+
+
+def after(limit: timedelta) -> Callable[[], bool]:
+    """Return what asks whether a length of time has passed since this call."""
+    deadline = time.monotonic() + limit.total_seconds()
+    return lambda: time.monotonic() > deadline
