@@ -10,8 +10,8 @@ from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from tests.orchestration.shop import ORDERS, Shop
+from tests.raising import raises
 from tidemill.cli.change.quarantine import app
-from tidemill.errors import ConfigurationError
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -68,6 +68,18 @@ def test_records_are_counted_by_rule_and_the_newest_are_shown(shop):
     assert "new" not in output
 
 
+def test_a_row_of_the_output_is_shown_next_to_the_records_of_an_earlier_release(shop):
+    write_quarantine(shop, ("{", ["unparsable"]))
+    path = Path(shop.target.lake.quarantine(ORDERS).uri)
+    row = {"raw": '{"id": 1}', "violated": ["small"], "kind": "output", "quarantined_at": BEGAN}
+    write_deltalake(path, pa.Table.from_pylist([row]), mode="append", schema_mode="merge")
+    [stream] = json.loads(run("show", "--json").stdout)["streams"]
+    examples = {example["kind"]: example for example in stream["examples"]}
+    assert examples["input"]["origin"]["file"] == "a.json"
+    assert (examples["output"]["raw"], examples["output"]["origin"]) == ('{"id": 1}', None)
+    assert '{"id": 1}' in run("show").stdout
+
+
 def test_a_stream_without_refused_records(shop):
     del shop
     [stream] = json.loads(run("show", "--json").stdout)["streams"]
@@ -80,9 +92,10 @@ def test_a_stream_without_refused_records(shop):
 
 
 @pytest.mark.parametrize("command", ["show", "replay"])
-def test_a_selection_without_a_feed_is_refused(shop, command):
+def test_a_selection_without_a_quarantine_is_refused(shop, command):
     del shop
-    assert isinstance(run(command, "shop/unique").exception, ConfigurationError)
+    with raises("quarantine-missing"):
+        raise run(command, "shop/unique").exception
 
 
 def test_a_replay_of_nothing_starts_no_spark_and_asks_nothing(shop):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.checks.origins import origin_text
 from tidemill.checks.result import CheckResult, total
-from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.run.batch.quarantine import INPUT, KIND, QUARANTINE
 from tidemill.storage.dataset import dataset_of
 from tidemill.text.plurals import pluralize
 
@@ -52,13 +52,15 @@ _BATCHES = 50
 
 
 def quarantine(context: "CheckContext") -> CheckResult:
-    """Return whether the share of refused records is under the declared bound.
+    """Return whether the share of records that the rules of a feed refused is under the declared bound.
 
+    Rows that expectations send to quarantine do not count: each expectation has a check of its own.
     It is that of the newest run, and of the batches before where that one has few records: one bad record that
     arrives alone does not show that a schema has changed.
     """
     lines = _with_enough_records(context)
-    read, refused = (total(lines, count) for count in ("rows_read", "rows_quarantined"))
+    read, everything = (total(lines, count) for count in ("rows_read", "rows_quarantined"))
+    refused = None if everything is None else everything - (total(lines, "rows_out_quarantined") or 0)
     share = refused / read if read and refused else 0.0
     bound = context.bounds.quarantine_share
     passed = not refused or share < bound
@@ -111,7 +113,10 @@ def _reason(context: "CheckContext", lines: "tuple[BatchRecord, ...]") -> str:
         & (pc.field("batch_id") >= min(batches))
         & (pc.field("batch_id") <= max(batches))
     )
-    rows = dataset_of(table).scanner(columns=["violated", "origin"], filter=these).head(_SAMPLE)
+    data = dataset_of(table)
+    if KIND in data.schema.names:
+        these &= pc.field(KIND).is_null() | (pc.field(KIND) == INPUT)
+    rows = data.scanner(columns=["violated", "origin"], filter=these).head(_SAMPLE)
     records = rows.to_pylist()
     rules = Counter(rule for record in records for rule in record["violated"])
     if not rules:
@@ -132,7 +137,7 @@ def expectation(context: "CheckContext", rule: "Expect") -> CheckResult:
     elif violations:
         summary = (
             f"{pluralize(violations, 'violation')} of {rule.condition} in the newest run ({consequence(rule)}). "
-            "Correct the input or the function."
+            f"{_remedy(context, rule)}"
         )
     else:
         summary = "No violation in the newest run."
@@ -145,11 +150,22 @@ def expectation(context: "CheckContext", rule: "Expect") -> CheckResult:
     )
 
 
+def _remedy(context: "CheckContext", rule: "Expect") -> str:
+    stream = context.stream.name
+    if not rule.quarantines:
+        return "Correct the input or the function."
+    return (
+        f"See the rows with tidemill quarantine show {stream}. Correct the rule, and replay them: "
+        f"tidemill quarantine replay {stream}; or correct the function, and rebuild the table."
+    )
+
+
 def consequence(rule: "Expect") -> str:
     """Return what happens to a row that violates a rule."""
     return {
         "warn": "such rows are kept",
         "drop": "such rows are left out",
+        "quarantine": "such rows go to quarantine",
         "fail": "such a row stops the run",
     }[rule.on_violation]
 

@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tidemill.connectors.delta.rows import rows_added
-from tidemill.connectors.feed import feed_of
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.run.batch.quarantine import QUARANTINE, has_quarantine
 from tidemill.sinks.shared_append import appending
 from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
@@ -47,9 +46,9 @@ class TableReport:
 
 
 def sinks_of(stream: "Stream") -> tuple[str, ...]:
-    """Return the names of a stream's tables: its sinks, and the quarantine of a feed."""
+    """Return the names of a stream's tables: its sinks, and the quarantine where it has one."""
     names = tuple(sink.name for sink in stream.tables)
-    return names if feed_of(stream) is None else (*names, QUARANTINE)
+    return (*names, QUARANTINE) if has_quarantine(stream) else names
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +161,16 @@ class TableLog:
 
     def _batch_of(self, commit: Commit) -> int | None:
         """Return the batch of the stream that a commit belongs to; None for a commit of somebody else."""
-        if commit_metadata(commit).get("operation") in self._operations:
+        metadata = commit_metadata(commit)
+        if metadata.get("operation") in self._operations:
             return None  # a rewind marks a table with the last batch that it kept
         if self._app_id in commit.transactions:
             return commit.transactions[self._app_id]
-        if self.sink != QUARANTINE:
+        if self.sink != QUARANTINE or commit.transactions:
             return None
-        batch = commit_metadata(commit).get("batch_id")  # a repeat replaces records, without a transaction
+        # A repeat replaces records, without a transaction; one of an earlier release has no generation.
+        active = self.context.snapshot.generation
+        batch = metadata.get("batch_id") if metadata.get("generation", active) == active else None
         return batch if isinstance(batch, int) else None
 
     @cached_property
@@ -182,12 +184,15 @@ class TableLog:
 
     def _is_known(self, commit: Commit) -> bool:
         """Return whether a commit belongs to an operation or to an earlier generation of the stream."""
-        if commit_metadata(commit).get("operation") in self._operations:
+        metadata = commit_metadata(commit)
+        if metadata.get("operation") in self._operations:
             return True
         if self._is_appended(commit):
             return True
         manifest = self.context.snapshot.manifest
         earlier = () if manifest is None else manifest.generations[:-1]
+        if self.sink == QUARANTINE and metadata.get("generation") in [one.number for one in earlier]:
+            return True
         return any(
             transaction_app_id(generation.query_id, self.sink) in commit.transactions
             for generation in earlier
@@ -319,11 +324,13 @@ class TableLog:
             return
         metadata = {**self._counts(batch), **_known(commit_metadata(one.commit))}
         if not merges and None not in (line.rows_out, line.rows_dropped, one.rows):
-            kept = (line.rows_out or 0) - (line.rows_dropped or 0)
+            refused = line.rows_out_quarantined or 0
+            kept = (line.rows_out or 0) - (line.rows_dropped or 0) - refused
             if kept != one.rows:
+                also = f", {refused:,} went to quarantine" if refused else ""
                 yield (
-                    f"Batch {batch}: {pluralize(line.rows_out or 0, 'row')} left the function and "
-                    f"{line.rows_dropped:,} were dropped, and {where} has {one.rows:,}: "
+                    f"Batch {batch}: {pluralize(line.rows_out or 0, 'row')} left the function, "
+                    f"{line.rows_dropped:,} were dropped{also}, and {where} has {one.rows:,}: "
                     f"rows are missing or there twice. {_RESTORE}"
                 )
         for what, logged, recorded in (

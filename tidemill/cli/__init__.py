@@ -33,7 +33,7 @@ _COMMANDS = {
     "rebind": ("change.operation", ""),
     "rename-source": ("change.operation", ""),
     "adopt": ("change.operation", ""),
-    "quarantine": ("change.quarantine", "Show the records that feeds refused, and replay them."),
+    "quarantine": ("change.quarantine", "Show the records and rows that rules refused, and replay them."),
     "maintain": ("change.operation", ""),
     "prune": ("change.operation", ""),
     "debug": ("machine.debug", "Show the resolved settings and test every connection."),

@@ -10,7 +10,7 @@ from tidemill.connectors.files.connector import limited
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.formats.format import CORRUPT, Format
 from tidemill.connectors.kafka.source import MAX_RECORDS_PER_BATCH, KafkaSource
-from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
+from tidemill.definitions.columns import ORIGIN, ORIGIN_TYPE, RAW, VIOLATED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, Source, positive
 from tidemill.errors import ConfigurationError, DefinitionError
 from tidemill.target.target import FolderBinding, KafkaCluster
@@ -28,10 +28,6 @@ UNPARSABLE = "unparsable"
 _PARSED = "_tidemill_parsed"
 _BLANK = "_tidemill_blank"
 _FAILED = "_tidemill_unparsable"
-# One type for files and topics, so that a table outlives a change of the binding.
-_ORIGIN_TYPE = (
-    "struct<file:string, topic:string, partition:int, offset:bigint, timestamp:timestamp, key:string>"
-)
 
 
 @dataclass(frozen=True)
@@ -129,7 +125,7 @@ class Feed(Source):
         """
         from pyspark.sql import functions as F
 
-        from tidemill.connectors.violations import guard, violated
+        from tidemill.connectors.violations import guard, names_of_violated
 
         is_header = self._is_header(records)
         records = records.withColumn(_PARSED, self.format.parsed(F.col(RAW)))
@@ -140,14 +136,7 @@ class Feed(Source):
         # An unparsable record has no columns that a rule could validate: it violates that one rule only.
         cases = [f"WHEN {_FAILED} THEN array('{UNPARSABLE}')"]
         if self.rules:
-            # Most records violate nothing, and one condition that all rules make costs less than one per rule.
-            always = guard(parsed.select(RAW))
-            together = " AND ".join(f"({condition})" for condition in self.rules.values())
-            names = ", ".join(
-                f"CASE WHEN {violated(condition, always)} THEN '{rule}' END"
-                for rule, condition in self.rules.items()
-            )
-            cases.append(f"WHEN {violated(together, always)} THEN array_compact(array({names}))")
+            cases.append(names_of_violated(self.rules, guard(parsed.select(RAW))))
         # One expression in SQL: each column of Python's API is a few calls to the JVM, and this is built per batch.
         violations = F.expr(f"CASE {' '.join(cases)} ELSE CAST(array() AS ARRAY<STRING>) END")
         return parsed.withColumn(VIOLATED, violations).drop(_FAILED)
@@ -178,7 +167,7 @@ class Feed(Source):
                 F.lit(None).cast("timestamp").alias("timestamp"),
                 F.lit(None).cast("string").alias("key"),
             )
-            rows = lines.select(F.col("value").alias(RAW), origin.cast(_ORIGIN_TYPE).alias(ORIGIN))
+            rows = lines.select(F.col("value").alias(RAW), origin.cast(ORIGIN_TYPE).alias(ORIGIN))
             return self._with_blank(rows, F.trim(F.col(RAW)) == "")
         reader = reader.format("kafka").options(**binding.cluster.spark_options())
         if self.max_records_per_batch:
@@ -193,7 +182,7 @@ class Feed(Source):
             F.col("key").cast("string").alias("key"),
         )
         rows = messages.select(
-            F.col("value").cast("string").alias(RAW), origin.cast(_ORIGIN_TYPE).alias(ORIGIN)
+            F.col("value").cast("string").alias(RAW), origin.cast(ORIGIN_TYPE).alias(ORIGIN)
         )
         return self._with_blank(rows, F.lit(False))
 

@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.connector import OWN_OBSERVATION
+from tidemill.definitions.columns import REFUSED_BY
 from tidemill.definitions.expectations import FAIL_MARK
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructField
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 OBSERVATION = f"{OWN_OBSERVATION}expectations"
 _GUARD_COLUMNS = 8
+IS_REFUSED = f"size({REFUSED_BY}) > 0"
+"""The condition that a rule sends a row to quarantine."""
 _LEAST_HASH = -(2**31)
 
 
@@ -32,6 +35,22 @@ def violated(condition: str, guard: str) -> str:
     # NOT keeps Spark's check that the condition is boolean; a cast to a string takes every type.
     tried = f"try_to_binary(CASE WHEN {guard} THEN CAST(NOT ({condition}) AS STRING) END, 'utf-8')"
     return f"NOT coalesce({tried} = X'{b'false'.hex()}', false)"
+
+
+def names_of_violated(rules: "Mapping[str, str]", guard: str) -> str:
+    """Return the branch of a CASE in SQL that has the names of the violated conditions, where there are any.
+
+    Most rows violate nothing, and one condition that all rules make costs less than one per rule.
+
+    Args:
+        rules: The conditions by name.
+        guard: As `violated` takes it.
+    """
+    together = " AND ".join(f"({condition})" for condition in rules.values())
+    names = ", ".join(
+        f"CASE WHEN {violated(condition, guard)} THEN '{rule}' END" for rule, condition in rules.items()
+    )
+    return f"WHEN {violated(together, guard)} THEN array_compact(array({names}))"
 
 
 def guard(rows: "DataFrame") -> str:
@@ -97,7 +116,33 @@ def kept(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
 
 def observed(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
     """Return the rows of a streaming query with the rules applied; the counts come with its progress."""
-    return kept(rows.observe(OBSERVATION, *counts(rows, rules)), rules) if rules else rows
+    if not rules:
+        return rows
+    rows = rows.observe(OBSERVATION, *counts(rows, rules))
+    return kept(with_refusals(rows, rules) if any(rule.quarantines for rule in rules) else rows, rules)
+
+
+def with_refusals(rows: "DataFrame", rules: "Sequence[Expect]") -> "DataFrame":
+    """Return rows with the names of the rules that send each to quarantine."""
+    from pyspark.sql import functions as F
+
+    quarantining = {rule.name: rule.condition for rule in rules if rule.quarantines}
+    always, none = guard(rows), "CAST(array() AS ARRAY<STRING>)"
+    names = names_of_violated(quarantining, always) if quarantining else ""
+    cases = f"WHEN {_dropped(rules, always)} THEN {none} {names}"
+    return rows.withColumn(REFUSED_BY, F.expr(f"CASE {cases} ELSE {none} END"))
+
+
+def refused_count() -> "Column":
+    """Return an aggregate over rows with their refusals: `rows_out_quarantined`."""
+    from pyspark.sql import functions as F
+
+    return F.expr(f"count(CASE WHEN {IS_REFUSED} THEN true END) AS rows_out_quarantined")
+
+
+def passing(rows: "DataFrame") -> "DataFrame":
+    """Return the rows with their refusals that no rule sends to quarantine."""
+    return rows.where(f"NOT ({IS_REFUSED})").drop(REFUSED_BY)
 
 
 def _dropped(rules: "Sequence[Expect]", always: str) -> str:

@@ -25,6 +25,12 @@ RAW = "_raw"
 VIOLATED = "_violated"
 """The names of the rules that a feed's record violates, until the record is accepted or quarantined."""
 
+REFUSED_BY = "_tidemill_refused_by"
+"""The names of the rules that send a row of the output to quarantine, until the row is written."""
+
+ORIGIN_TYPE = "struct<file:string,topic:string,partition:int,offset:bigint,timestamp:timestamp,key:string>"
+"""The type of `_origin`: one for files and topics, so that a table outlives a change of the binding."""
+
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 """Columns that Delta adds to each change in a change data feed; a table that has one cannot have them itself."""
 

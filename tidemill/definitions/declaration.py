@@ -283,6 +283,13 @@ def check_parts(stream: Stream) -> None:
                 f"it reads the table of {sink.appends_into}, to which its sink {sink.name!r} appends: a cycle.",
                 code="streams-in-a-cycle",
             )
+    if stream.quarantines_rows and stream.query.output_mode == "complete":
+        raise DefinitionError(
+            "an expectation has on_violation='quarantine', and output_mode is 'complete': each batch has the whole "
+            "result, so each would quarantine the same rows again, and the next batch would remove a row that was "
+            "replayed. Use on_violation='drop' or 'fail'; or quarantine the rows in the stream that this one reads.",
+            code="expectation-unsuitable",
+        )
     if stream.backfill_by is not None and not stream.main.has_rows:
         raise DefinitionError(
             "backfill_by is declared, and no sink is a table: a backfill replaces rows of a table. Leave backfill_by "

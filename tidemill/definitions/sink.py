@@ -33,7 +33,8 @@ class CommitMetadata:
         fingerprint: The fingerprint of the query's plan.
         static_versions: The Delta version of each static reading.
         rows_read: Records of the feed, where foreachBatch counted them.
-        rows_quarantined: Records that went to quarantine.
+        rows_quarantined: Records and rows that went to quarantine.
+        rows_out_quarantined: Rows of the output among them, where rules can send them there.
         rows_out: Rows that left the function, where foreachBatch counted them.
         rows_dropped: Rows left out by expectations, likewise.
         rows_written: Rows of the batch, where the table has only the commit and its other sinks have the rows.
@@ -50,6 +51,7 @@ class CommitMetadata:
     static_versions: Mapping[str, int] = field(default_factory=dict)
     rows_read: int | None = None
     rows_quarantined: int | None = None
+    rows_out_quarantined: int | None = None
     rows_out: int | None = None
     rows_dropped: int | None = None
     rows_written: int | None = None

@@ -87,6 +87,11 @@ class Stream:
         return tuple(sink for sink in self.sinks if not isinstance(sink, TableSink))
 
     @property
+    def quarantines_rows(self) -> bool:
+        """Whether rows of the output can go to quarantine."""
+        return any(rule.quarantines for rule in self.expect)
+
+    @property
     def is_merge(self) -> bool:
         """Whether the main table is written by a merge."""
         return self.main.rows_are_replaced

@@ -31,7 +31,8 @@ class BatchCounts:
     Attributes:
         rows_read: Rows that entered the function; of a feed its records, those in quarantine included.
         rows_blank: Lines of a feed that are no records, and are not among those read: blank ones, and headers.
-        rows_quarantined: Records that went to quarantine.
+        rows_quarantined: Records of a feed and rows of the output that went to quarantine.
+        rows_out_quarantined: Rows of the output among them, where expectations can send them there.
         rows_out: Rows that left the function, where the stream has expectations.
         rows_dropped: Rows left out by expectations.
         violations: Violations by expectation.
@@ -42,6 +43,7 @@ class BatchCounts:
     rows_read: int | None = None
     rows_blank: int | None = None
     rows_quarantined: int | None = None
+    rows_out_quarantined: int | None = None
     rows_out: int | None = None
     rows_dropped: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)

@@ -78,6 +78,7 @@ def batch_record(
         rows_written=rows_written(commit, metadata) if commit else None,
         rows_ignored=rows_ignored(commit, metadata) if commit else None,
         rows_quarantined=metadata.get("rows_quarantined"),
+        rows_out_quarantined=metadata.get("rows_out_quarantined"),
         rows_blank=metadata.get("rows_blank"),
         rows_out=metadata.get("rows_out") if rows_out is None else rows_out,
         rows_dropped=dropped if dropped is not None else metadata.get("rows_dropped"),

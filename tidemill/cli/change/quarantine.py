@@ -1,4 +1,4 @@
-"""`tidemill quarantine`: the records that feeds refused, and their replay through today's schema and rules."""
+"""`tidemill quarantine`: what the rules of streams refused, and its replay through today's schema and rules."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -13,12 +13,14 @@ from tidemill.operations.quarantine.quarantine_replay import REPLAY
 from tidemill.text.report import Column, Report, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tidemill.operations.quarantine.quarantine_view import Quarantine
 
 app = typer.Typer(
-    help="Show the records that feeds refused, and replay them.", no_args_is_help=True, add_completion=False
+    help="Show the records and rows that rules refused, and replay them.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 
@@ -41,12 +43,12 @@ def show(
 ) -> None:
     """Show the records in quarantine: how many by rule, the newest, and examples, without starting Spark.
 
-    Exit status: 0, 2 if the selection has no stream that reads a feed.
+    Exit status: 0, 2 if the selection has no stream with a quarantine.
     """
-    from tidemill.operations.quarantine.quarantine_view import quarantined, with_feed
+    from tidemill.operations.quarantine.quarantine_view import quarantined, with_quarantine
 
     target, streams = flags.select()
-    items = [_item(quarantined(stream, target, limit=limit)) for stream in with_feed(streams)]
+    items = [_item(quarantined(stream, target, limit=limit)) for stream in with_quarantine(streams, target)]
     report = Report(items=items, columns=_COLUMNS, lines=tuple(_examples(items)))
     print_report(report, as_json=flags.as_json, target=target.name)
 
@@ -62,15 +64,18 @@ def _item(quarantine: "Quarantine") -> dict[str, Any]:
             {
                 **asdict(record),
                 "violated": list(record.violated),
-                "origin": {
-                    name: _iso(value) if isinstance(value, datetime) else value
-                    for name, value in record.origin.items()
-                },
+                "origin": _origin(record.origin),
                 "quarantined_at": _iso(record.quarantined_at),
             }
             for record in quarantine.examples
         ],
     }
+
+
+def _origin(origin: "Mapping[str, Any] | None") -> dict[str, Any] | None:
+    if origin is None:
+        return None
+    return {name: _iso(value) if isinstance(value, datetime) else value for name, value in origin.items()}
 
 
 def _iso(time: datetime | None) -> str | None:
@@ -82,6 +87,7 @@ def _examples(items: "Sequence[Row]") -> "Iterator[str]":
 
     for item in items:
         for record in item["examples"]:
-            where = f"{origin_text(record['origin'])}, batch {record['batch_id']}"
+            batch, origin = f"batch {record['batch_id']}", record["origin"]
+            where = batch if origin is None else f"{origin_text(origin)}, {batch}"
             yield f"\n{item['stream']}: {', '.join(record['violated'])} ({where})"
             yield f"  {record['raw']}"

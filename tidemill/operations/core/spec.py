@@ -118,6 +118,10 @@ class Work:
         return [stream for stream in self.known if stream.name not in names]
 
 
+def _all(streams: "Sequence[Stream]", _target: "ResolvedTarget") -> "Sequence[Stream]":
+    return streams
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationSpec:
     """The declaration of an operation.
@@ -133,7 +137,7 @@ class OperationSpec:
         one_of: The arguments of which exactly one is given; empty where they do not exclude each other.
         one_stream: Whether it changes one stream, and not a selection.
         replays: Whether it computes a selection of streams, and its readers where wanted, and then publishes them.
-        eligible: Returns those of the selected streams that it can be applied to.
+        eligible: Returns those of the selected streams that it can be applied to in a target.
         question: What is asked before it changes something.
         steps: The names of the steps in which it changes something, if those are always the same.
         report: Returns the plans, or what was done, as a report.
@@ -149,7 +153,7 @@ class OperationSpec:
     one_of: tuple[str, ...] = ()
     one_stream: bool = False
     replays: bool = False
-    eligible: "Callable[[Sequence[Stream]], Sequence[Stream]]" = tuple
+    eligible: "Callable[[Sequence[Stream], ResolvedTarget], Sequence[Stream]]" = _all
     question: str = "Change it?"
     steps: tuple[str, ...] = ()
     report: "Callable[..., Report]" = report_changes
@@ -211,7 +215,7 @@ class OperationSpec:
             raise ConfigurationError(
                 "Name the streams, such as ads/impressions, or a pipeline.", code="selection-missing"
             )
-        selected = self.eligible(select(known, selection, exclude))
+        selected = self.eligible(select(known, selection, exclude), target)
         if self.one_stream and len(selected) != 1:
             names = ", ".join(str(stream.name) for stream in selected)
             raise ConfigurationError(

@@ -15,7 +15,6 @@ from tidemill.checkpoint import SourceFile
 from tidemill.checkpoint.format.source_log import LogEntry
 from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.answers import Start
-from tidemill.connectors.feed import feed_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.operations.core.change import Change, never_run, refusal
@@ -248,7 +247,7 @@ class _Resetting:
             return
         with session(self.engine, self.lease) as spark:
             names = [sink.name for sink in self.stream.tables]
-            for name in (*names, *([QUARANTINE] if feed_of(self.stream) is not None else ())):
+            for name in (*names, QUARANTINE):
                 path = self.records.table(name)
                 if path.open() is None:
                     continue

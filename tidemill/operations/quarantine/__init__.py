@@ -1,1 +1,1 @@
-"""The quarantine of feeds: a view, and its replay through today's rules."""
+"""The quarantine of streams: a view, and its replay through today's rules."""

@@ -1,9 +1,9 @@
-"""Replay: refused records go through today's schema and rules, and those that pass move to the stream's tables.
+"""Replay: what was refused meets today's schema and rules, and what passes moves to the stream's tables.
 
 What each record becomes is decided once, and written to the staging folder. The steps after that only copy, in one
 transaction per table that a repeat skips, so a kill between them leaves no record in both tables or in none:
 - `table-<sink>` for each further sink, and `table`: the rows of the records that passed are written.
-- `quarantine`: those that did not pass replace all that were validated.
+- `quarantine`: those that did not pass, and rows of the others that an expectation refuses, replace all of them.
 - `staging`: the staging folder is removed.
 
 Only records of committed batches are validated: a batch that must be repeated refuses its records again.
@@ -16,30 +16,26 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from tidemill.connectors.connector import SourceContext
-from tidemill.connectors.feed import Feed, feed_of
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, SinkBatch
 from tidemill.errors import TerminalError, TidemillError
 from tidemill.operations.core.spec import OperationSpec
 from tidemill.operations.core.staging import operation_metadata
 from tidemill.operations.core.steps import Step, execute_steps, existing_manifest, leased, unfinished
 from tidemill.operations.generations.table_versions import continued
-from tidemill.operations.quarantine.quarantine_view import with_feed
-from tidemill.operations.quarantine.replay_plan import (
-    Replay,
-    Verdict,
-    effects_of,
-    validated,
-    verdict_of,
-    write_output,
-)
+from tidemill.operations.quarantine.quarantine_view import with_quarantine
+from tidemill.operations.quarantine.replay_plan import Replay, Verdict, effects_of
+from tidemill.operations.quarantine.replayed_rows import held, validated, verdict_of, write_output
 from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.run.batch.quarantine import QUARANTINE, has_quarantine, with_kind
 from tidemill.run.decide.preconditions import check_records
 from tidemill.run.execute import query
 from tidemill.run.pause_points import pause_point
 from tidemill.run.spark.engine import record_jvm, session_of
 from tidemill.run.spark.error_translation import translated
+from tidemill.run.tables.new_readers import starting_points
+from tidemill.run.tables.schemas import schemas_of
+from tidemill.run.tables.versions import current_versions
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK
 
@@ -52,7 +48,7 @@ if TYPE_CHECKING:
     from tidemill.target.target import Target
 
 KIND = "replay"
-_VALIDATED, _OUTPUT = "validated", "output"
+_VALIDATED, _OUTPUT, _REFUSED = "validated", "output", "refused"
 
 
 def replay_quarantine(
@@ -63,26 +59,26 @@ def replay_quarantine(
     known: "Sequence[Stream]" = (),
     dry_run: bool = False,
 ) -> Replay:
-    """Move the records of a stream's quarantine that pass today's schema and rules into its tables, each once.
+    """Move what passes today's schema and rules from a stream's quarantine into its tables, each record once.
 
     The others stay, with the rules that they violate today. A replay that was killed is finished as it was decided.
 
     Args:
-        stream: A stream that reads a feed.
+        stream: A stream with a quarantine.
         engine: Where Spark sessions come from; not asked where the quarantine is empty.
         dry_run: Whether the replay is planned only. The plan validates all records, so it needs Spark, too.
 
     Raises:
-        TerminalError: The stream reads no feed, or another operation of it is unfinished.
+        TerminalError: The stream has no quarantine, or another operation of it is unfinished.
         LeaseHeldError: A run holds the stream's lease.
         TidemillError: The function or a table does not fit, as in a run.
     """
     records = StreamRecords(target.lake, stream.name)
-    if (feed := feed_of(stream)) is None:
+    if not has_quarantine(stream) and records.table(QUARANTINE).open() is None:
         raise TerminalError(
-            "it does not read a feed, so it has no quarantine.",
+            "it has no quarantine: it does not read a feed, and no expectation has on_violation='quarantine'.",
             stream=stream.name,
-            fix="name a stream that reads a feed; tidemill list shows what each stream reads.",
+            fix="name another stream; tidemill list shows what each stream reads.",
             code="quarantine-missing",
         )
     with leased(records, KIND, dry_run=dry_run) as lease:
@@ -93,7 +89,7 @@ def replay_quarantine(
         if operation is None and (snapshot.manifest is None or records.table(QUARANTINE).open() is None):
             return Replay.of(stream.name, Verdict(by_rule={}))
         with _translated(stream), ExitStack() as sessions:
-            replaying = _Replaying(stream, feed, target, engine, snapshot, sessions)
+            replaying = _Replaying(stream, target, engine, snapshot, sessions)
             if operation is None:
                 check_records(stream, snapshot)
                 return replaying.begin(lease, known)
@@ -116,7 +112,6 @@ class _Replaying:
     """A replay of one stream whose lease is held, unless it is planned only."""
 
     stream: "Stream"
-    feed: Feed
     target: "Target"
     engine: "Engine"
     snapshot: Snapshot
@@ -140,30 +135,38 @@ class _Replaying:
             "quarantine_version": self._records.table(QUARANTINE).log.latest_version(),
         }
         refused = self._records.table(QUARANTINE).read(self._spark).where(decided["condition"])
-        rows = validated(self.feed, refused)
-        built = query.build(self.stream, SourceContext(self._spark, self.target), manifest.active.number)
+        built = self._query(manifest.active.number)
+        rows = validated(self.stream, built.output, with_kind(refused))
         for sink in self.stream.sinks:
             sink.check(self._records.sink_context(sink.name, sink.connection(self.target)), built.output)
         if lease is None:
-            verdict = verdict_of(rows)
-            return Replay.of(self.stream.name, verdict, effects=effects_of(self.stream, verdict, readers))
+            verdict = verdict_of(self.stream, rows)
+            return Replay.of(self.stream.name, verdict, effects=self._effects(verdict, readers))
         record_jvm(lease, self.engine, self._spark)
         operation = REPLAY.begin(self.stream.name, {}, decided)
         self._clean()
         written = self._staged_table(operation, _VALIDATED)
         written.write(rows).save()
         staged = written.read(self._spark)
-        verdict = verdict_of(staged)
-        effects = effects_of(self.stream, verdict, readers)
-        replay = Replay.of(self.stream.name, verdict, effects=effects, operation=operation.id)
-        if not replay.changes:
+        verdict = verdict_of(self.stream, staged)
+        effects = self._effects(verdict, readers)
+        unchanged = Replay.of(self.stream.name, verdict, effects=effects)
+        if not unchanged.changes:
             self._clean()
-            return Replay.of(self.stream.name, verdict, effects=effects)
+            return unchanged
         metadata = (
-            write_output(self.stream, self.feed, staged, self._staged_table(operation, _OUTPUT))
+            write_output(
+                self.stream,
+                built.output,
+                staged,
+                verdict,
+                table=self._staged_table(operation, _OUTPUT),
+                refused=self._staged_table(operation, _REFUSED),
+            )
             if verdict.passed
             else {}
         )
+        again = metadata.get("rows_quarantined", 0)
         decided["verdict"] = asdict(verdict)
         decided["metadata"] = {"fingerprint": built.fingerprint, "rows_read": verdict.passed, **metadata}
         sinks = self.stream.sinks if verdict.passed else ()
@@ -175,7 +178,22 @@ class _Replaying:
             )
         pause_point("replay-staged", self.stream.name)
         execute_steps(self._records, operation, self._steps(operation), lease)
-        return replay
+        return Replay.of(self.stream.name, verdict, effects=effects, operation=operation.id, again=again)
+
+    def _query(self, generation: int) -> query.Query:
+        """Return the query of the stream as a run would start it."""
+        lake, sources = self.target.lake, self.snapshot.sources
+        context = SourceContext(
+            self._spark,
+            self.target,
+            current_versions(self.stream, lake),
+            starting_points(self.stream, lake, self.snapshot.tail, sources),
+            schemas_of(sources),
+        )
+        return query.build(self.stream, context, generation)
+
+    def _effects(self, verdict: Verdict, readers: "Sequence[Stream]") -> tuple[str, ...]:
+        return effects_of(self.stream, verdict, readers, held(self.stream))
 
     def finish(self, operation: Operation, lease: "Lease | None") -> Replay:
         """Finish a replay that was killed."""
@@ -247,9 +265,12 @@ class _Replaying:
         from pyspark.sql import functions as F
 
         rows = self._staged(operation, _VALIDATED).where(F.size("violated") > 0).drop("before")
+        if operation.decided["metadata"].get("rows_quarantined"):
+            rows = rows.unionByName(self._staged(operation, _REFUSED))
         (
             rows.write.format("delta")
             .mode("overwrite")
+            .option("mergeSchema", "true")
             .option("replaceWhere", operation.decided["condition"])
             .option("userMetadata", operation_metadata(operation))
             .option("txnAppId", operation.id)
@@ -281,5 +302,5 @@ REPLAY = OperationSpec(
     description="The others stay, with the rules that they violate today. The same command finishes a replay that was "
     "interrupted.",
     apply=replay_quarantine,
-    eligible=with_feed,
+    eligible=with_quarantine,
 )

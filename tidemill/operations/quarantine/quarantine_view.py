@@ -1,4 +1,4 @@
-"""What is in the quarantine of a feed's stream, read without a JVM: counts by rule, and examples."""
+"""What is in the quarantine of a stream, read without a JVM: counts by rule, and examples."""
 
 import heapq
 from collections import Counter
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tidemill.connectors.feed import feed_of
 from tidemill.errors import ConfigurationError
+from tidemill.run.batch.quarantine import INPUT, KIND, has_quarantine
 from tidemill.storage.dataset import dataset_of
 
 if TYPE_CHECKING:
@@ -28,20 +28,22 @@ _COLUMNS = ("raw", "violated", "origin", "generation", "batch_id", "quarantined_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRecord:
-    """A record in quarantine.
+    """A record of a feed, or a row of an output, in quarantine.
 
     Attributes:
-        raw: Its text, cut where it is long; None for a Kafka message without a value.
+        kind: `input` for a record of the feed, `output` for a row of the output.
+        raw: Its text, cut where it is long: of a row its columns as JSON; None for a Kafka message without a value.
         violated: The rules that it violates; `unparsable` where it cannot be parsed.
-        origin: Where it came from, as the column `_origin`.
+        origin: Where it came from, as the column `_origin`; None for a row without this column.
         generation: The generation of the checkpoint that refused it.
         batch_id: The batch that refused it.
         quarantined_at: When that was.
     """
 
+    kind: str
     raw: str | None
     violated: tuple[str, ...]
-    origin: Mapping[str, Any]
+    origin: Mapping[str, Any] | None
     generation: int
     batch_id: int
     quarantined_at: datetime
@@ -73,7 +75,7 @@ def quarantined(stream: "Stream", target: "Target", *, limit: int = EXAMPLES) ->
     The table is scanned in pieces, and the text of the examples only is read.
 
     Args:
-        stream: A stream that reads a feed.
+        stream: The stream.
         limit: The most examples.
     """
     path = target.lake.quarantine(stream.name)
@@ -92,7 +94,8 @@ def quarantined(stream: "Stream", target: "Target", *, limit: int = EXAMPLES) ->
     examples: list[dict[str, Any]] = []
     if newest and limit:
         is_new = pc.field("quarantined_at") >= newest[-1]
-        examples = data.scanner(columns=list(_COLUMNS), filter=is_new).head(limit).to_pylist()
+        columns = [*_COLUMNS, *([KIND] if KIND in data.schema.names else [])]
+        examples = data.scanner(columns=columns, filter=is_new).head(limit).to_pylist()
     return Quarantine(
         stream=stream.name,
         table=path,
@@ -105,20 +108,25 @@ def quarantined(stream: "Stream", target: "Target", *, limit: int = EXAMPLES) ->
     )
 
 
-def with_feed(streams: "Sequence[Stream]") -> "tuple[Stream, ...]":
-    """Return the streams that read a feed, and so have a quarantine.
+def with_quarantine(streams: "Sequence[Stream]", target: "Target") -> "tuple[Stream, ...]":
+    """Return the streams that have a quarantine: by their definition, or because an earlier one has filled it.
 
     Raises:
         ConfigurationError: There is none among them.
     """
-    reading = tuple(stream for stream in streams if feed_of(stream) is not None)
-    if not reading:
+    having = tuple(
+        stream
+        for stream in streams
+        if has_quarantine(stream) or target.lake.quarantine(stream.name).open() is not None
+    )
+    if not having:
         raise ConfigurationError(
-            "The selection has no stream that reads a feed, and no other stream has a quarantine.",
-            fix="Select a stream that reads a feed; tidemill list shows what each stream reads.",
+            "The selection has no stream with a quarantine: none reads a feed, or has an expectation with "
+            "on_violation='quarantine'.",
+            fix="Select another stream; tidemill list shows what each stream reads.",
             code="quarantine-missing",
         )
-    return reading
+    return having
 
 
 def _counts(violated: Any) -> dict[str, int]:
@@ -132,4 +140,5 @@ def _record(fields: dict[str, Any]) -> RefusedRecord:
     raw = fields["raw"]
     if raw is not None and len(raw) > LONGEST_RAW:
         raw = raw[:LONGEST_RAW] + " ..."
-    return RefusedRecord(**{**fields, "raw": raw, "violated": tuple(fields["violated"])})
+    kind = fields.get(KIND) or INPUT
+    return RefusedRecord(**{**fields, "kind": kind, "raw": raw, "violated": tuple(fields["violated"])})

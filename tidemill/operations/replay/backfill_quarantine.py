@@ -1,10 +1,11 @@
-"""The quarantine of a feed after a range was computed again: every record is in the table or here, and never in both.
+"""The quarantine after a range was computed again: every record and row is in the table or here, and never in both.
 
 A line of a file has no identity but its text, so records are compared as a multiset of text and origin. Whether the
-row of a record is in the range is known only by computing it.
+row of a record is in the range is known only by computing it. A row of the output has the column of the range itself.
 """
 
 from contextlib import suppress
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.connector import Reading
@@ -12,26 +13,108 @@ from tidemill.connectors.feed import feed_of
 from tidemill.connectors.files.backlog import plain_path
 from tidemill.connectors.registry import resolved
 from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
+from tidemill.run.batch.quarantine import INPUT, OUTPUT, QUARANTINE, of_kind, with_kind
+from tidemill.run.batch.row_json import part_of_json
+from tidemill.run.batch.writer import batch_column
 from tidemill.run.spark.classic import local_checkpoint
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
 
     from tidemill.connectors.answers import SourceSpan
+    from tidemill.definitions.sink import TableSink
     from tidemill.definitions.stream import Stream
     from tidemill.operations.replay.backfill_range import BackfillRange
+    from tidemill.operations.replay.range_tables import RangeTables
     from tidemill.records.stream_records import StreamRecords
     from tidemill.target.target import Target
 
-_KEY, _NUMBER, _ID = "_key", "_number", "_id"
+_KEY, _NUMBER, _ID, _ROW = "__tidemill_key", "__tidemill_number", "__tidemill_id", "__tidemill_row"
 _SAME = [_KEY, _NUMBER]
 
 
-def sorted_quarantine(
+def quarantine_after(
+    stream: "Stream", target: "Target", tables: "RangeTables", *, is_part: bool
+) -> "DataFrame | None":
+    """Return what is in a stream's quarantine after a range was replaced; None where nothing is and was.
+
+    Args:
+        tables: The tables of which the range is replaced.
+        is_part: Whether only a part of a source was read.
+    """
+    live, staged = _entries(tables, tables.live), _entries(tables, tables.staged)
+    if staged is not None:
+        last = tables.live.snapshot().last_commit
+        staged = staged.withColumn("batch_id", batch_column(0, last)["batch_id"])
+    is_feed = feed_of(stream) is not None
+    parts: list[DataFrame | None] = []
+    if live is not None and is_feed and is_part:
+        live, unread = _divided(live, stream, target, tables.staged)
+        parts.append(unread)
+    (inputs, rows), (staged_inputs, staged_rows) = _kinds(live), _kinds(staged)
+    parts += [
+        _sorted_records(stream, tables.span, inputs, staged_inputs) if is_feed else inputs,
+        _replaced_rows(tables, stream.main, rows, staged_rows),
+    ]
+    return _union(parts)
+
+
+def _entries(tables: "RangeTables", records: "StreamRecords") -> "DataFrame | None":
+    table = records.table(QUARANTINE)
+    return None if table.open() is None else with_kind(table.read(tables.spark))
+
+
+def _kinds(entries: "DataFrame | None") -> "tuple[DataFrame | None, DataFrame | None]":
+    return (None, None) if entries is None else (of_kind(entries, INPUT), of_kind(entries, OUTPUT))
+
+
+def _union(parts: "Sequence[DataFrame | None]") -> "DataFrame | None":
+    there = [part for part in parts if part is not None]
+    return reduce(lambda one, other: one.unionByName(other), there) if there else None
+
+
+def _replaced_rows(
+    tables: "RangeTables", sink: "TableSink", live: "DataFrame | None", staged: "DataFrame | None"
+) -> "DataFrame | None":
+    """Return the rows of the output in a quarantine after a range was replaced: of the range, the staged ones.
+
+    A row without a value of the column, or of the key, is in no range, and stays.
+
+    Args:
+        tables: The tables of which the range is replaced.
+        sink: The sink of the main table.
+        live: The rows in quarantine; None where there is no such table.
+        staged: Those that are refused now, of everything that was read; None likewise.
+    """
+    parts = []
+    if live is not None:
+        rows = _with_id(live)
+        parts.append(rows.join(_ids_in_range(tables, sink, rows), _ID, "left_anti").drop(_ID))
+    if staged is not None:
+        rows = _with_id(staged)
+        parts.append(rows.join(_ids_in_range(tables, sink, rows), _ID, "left_semi").drop(_ID))
+    return _union(parts)
+
+
+def _with_id(rows: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    return local_checkpoint(rows.withColumn(_ID, F.monotonically_increasing_id()))
+
+
+def _ids_in_range(tables: "RangeTables", sink: "TableSink", rows: "DataFrame") -> "DataFrame":
+    """Return the ids of those rows in quarantine that the range has, by their own columns."""
+    parsed = rows.select(_ID, part_of_json("raw", tables.selecting(sink)).alias(_ROW))
+    return tables.of_range(sink, parsed.select(_ID, f"{_ROW}.*")).select(_ID)
+
+
+def _sorted_records(
     stream: "Stream", span: "BackfillRange", live: "DataFrame | None", staged: "DataFrame | None"
 ) -> "DataFrame | None":
-    """Return the records of a quarantine after a range was replaced; None where there are none, and were none.
+    """Return the records of a feed in a quarantine after a range was replaced; None where there is no table.
 
     A record that was refused and passes now leaves the quarantine if its row is in the range: the range has it then. A
     record that passed and is refused now enters it if its row was in the range, or if nobody can know that.
@@ -56,13 +139,13 @@ def sorted_quarantine(
     return kept.unionByName(_of_range(stream, span, refused, or_unknown=True)).drop(*_SAME)
 
 
-def divided(
+def _divided(
     live: "DataFrame", stream: "Stream", target: "Target", staged: "StreamRecords"
 ) -> "tuple[DataFrame, DataFrame]":
-    """Return the records in quarantine that came from what a backfill has read, and the others.
+    """Return what in quarantine came from what a backfill has read, or has no origin; and the rest.
 
     Args:
-        live: The records in quarantine.
+        live: The records and rows in quarantine.
         stream: The stream, which ingests a feed.
         staged: The records of the backfill's stream, which has read a part of the feed.
     """
@@ -72,7 +155,9 @@ def divided(
     (source,) = stream.sources.values()
     connector, _ = resolved(source, target)
     reading = Reading(target=target, name=offset.key, offset=offset, checkpoint=snapshot.checkpoint)
-    condition = _came_from(live, connector.span_read(reading))
+    from pyspark.sql import functions as F
+
+    condition = _came_from(live, connector.span_read(reading)) | F.col("origin").isNull()
     return live.where(condition), live.where(~condition)
 
 

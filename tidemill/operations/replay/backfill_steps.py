@@ -12,13 +12,12 @@ meantime is computed as well, and the result is published. The steps of the publ
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidemill.connectors.feed import feed_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.operations.core.staging import Staging
 from tidemill.operations.core.steps import Step, session
-from tidemill.operations.replay.backfill_quarantine import divided, sorted_quarantine
+from tidemill.operations.replay.backfill_quarantine import quarantine_after
 from tidemill.operations.replay.backfill_range import BackfillRange
 from tidemill.operations.replay.follow import past_accepted_commits
 from tidemill.operations.replay.lookback import Lookback
@@ -27,7 +26,6 @@ from tidemill.operations.replay.range_tables import RangeTables
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import Snapshot
 from tidemill.run.batch.quarantine import QUARANTINE
-from tidemill.run.batch.writer import batch_column
 from tidemill.text.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -160,33 +158,23 @@ class Backfilling(Staging):
         )
 
     def _sort_quarantine(self) -> None:
-        if feed_of(self.stream) is None:
-            return
         with session(self.engine, self.lease) as spark:
-            live, staged = (
-                None if records.table(QUARANTINE).open() is None else records.table(QUARANTINE).read(spark)
-                for records in (self.records, self.staged)
-            )
-            if staged is not None:
-                last = self.records.snapshot().last_commit
-                staged = staged.withColumn("batch_id", batch_column(0, last)["batch_id"])
-            kept = None
-            if live is not None and self.operation.decided.get("parts"):  # records that were not read stay
-                live, kept = divided(live, self.stream, self.target, self.staged)
-            content = sorted_quarantine(
-                self.stream, BackfillRange.decided(self.operation.decided), live, staged
+            tables = self._tables(spark)
+            content = quarantine_after(
+                self.stream, self.target, tables, is_part=bool(self.operation.decided.get("parts"))
             )
             if content is None:
                 return
-            content = content if kept is None else content.unionByName(kept)
             writer = (
                 content.write.format("delta")
                 .mode("overwrite")
-                .options(**self._tables(spark).commit(QUARANTINE))
+                .option("mergeSchema", "true")
+                .options(**tables.commit(QUARANTINE))
             )
-            if live is not None:
+            path = self.records.table(QUARANTINE)
+            if path.open() is not None:
                 writer = writer.option("replaceWhere", "true")
-            writer.save(self.records.table(QUARANTINE).uri)
+            writer.save(path.uri)
 
     def _replace_ranges(self) -> None:
         changes = ("rows_added", "rows_removed", "rows_changed")

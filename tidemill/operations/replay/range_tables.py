@@ -18,6 +18,7 @@ from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from tidemill.definitions.sink import TableSink
     from tidemill.operations.replay.backfill_range import BackfillRange
@@ -85,19 +86,27 @@ class RangeTables:
             "userMetadata": operation_metadata(self.operation, begin=asked["begin"], end=asked["end"]),
         }
 
+    def selecting(self, sink: "TableSink") -> "StructType":
+        """Return the columns of a sink's table by which `of_range` selects rows."""
+        from pyspark.sql.types import StructType
+
+        schema = self._read(self.live, sink).schema
+        return StructType([schema[name] for name in sink.key_columns or (self.span.column,)])
+
     def _before(self, sink: "TableSink") -> "DataFrame":
         """Return the live rows of the range, or of the keys of the range."""
-        return self._of_range(sink, self._read(self.live, sink))
+        return self.of_range(sink, self._read(self.live, sink))
 
     def _after(self, sink: "TableSink") -> "DataFrame":
         """Return the staged rows, as rows of the live stream's last batch."""
-        rows = self._of_range(sink, self._read(self.staged, sink))
+        rows = self.of_range(sink, self._read(self.staged, sink))
         if BATCH not in rows.columns:
             return rows
         snapshot = self.live.snapshot()
         return rows.withColumn(BATCH, batch_column(snapshot.generation, snapshot.last_commit))
 
-    def _of_range(self, sink: "TableSink", rows: "DataFrame") -> "DataFrame":
+    def of_range(self, sink: "TableSink", rows: "DataFrame") -> "DataFrame":
+        """Return the rows that are in the range of a sink's table, or have a key of the range."""
         if not sink.key_columns:
             return rows.where(self.span.condition)
         keys = list(map(sql_identifier, sink.key_columns))

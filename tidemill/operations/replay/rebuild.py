@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import CheckpointFormatError
-from tidemill.connectors.feed import feed_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.code_version import code_version
 from tidemill.errors import TerminalError, TidemillError
@@ -41,7 +40,6 @@ from tidemill.text.plurals import pluralize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidemill.definitions.sink import TableSink
     from tidemill.definitions.stream import Stream
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
@@ -219,11 +217,8 @@ class _Rebuilding(Staging):
                 fix="restore the folder from a backup.",
                 code="staging-missing",
             )
-        sinks: list[TableSink | None] = [*self.stream.tables[:-1]]
-        if feed_of(self.stream):
-            sinks.append(None)
         with session(self.engine, self.lease) as spark:
-            for sink in (*sinks, self.stream.main):
+            for sink in (*self.stream.tables[:-1], None, self.stream.main):
                 name = QUARANTINE if sink is None else sink.name
                 commit = commit_options(self.operation, query_id, name, staged.last_commit)
                 replace_table(spark, sink, self.staged, self.records, commit)

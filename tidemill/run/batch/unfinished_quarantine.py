@@ -12,7 +12,7 @@ from tidemill.errors import TerminalError
 from tidemill.records.batch import BatchCounts
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.counted import numbers
-from tidemill.run.batch.quarantine import has_quarantined, quarantine, record_counts
+from tidemill.run.batch.quarantine import has_quarantined, quarantine, record_counts, refused_records
 from tidemill.run.batch.validation_rules import ValidationRules, rules_of, with_rules
 from tidemill.storage.commit_metadata import commit_metadata
 
@@ -85,5 +85,6 @@ class RefusedWriter:
         counted = numbers(rows.agg(*record_counts()))
         self.records.assert_lease(self.epoch)
         if counted["rows_quarantined"] and not has_quarantined(self.records, self.query_id, batch_id):
-            quarantine(rows, self.records, self.query_id, batch_id, generation=self.generation)
+            refused = refused_records(rows)
+            quarantine(refused, self.records, self.query_id, batch_id, generation=self.generation)
         self.records.add_counts(self.generation, batch_id, BatchCounts(query_id=self.query_id, **counted))

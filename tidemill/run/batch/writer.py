@@ -2,7 +2,7 @@
 
 The steps, in order:
 a. A batch that the main table has is executed and writes nothing: its plan must run, because the watermark and
-   the state come from running it. Refused records that a kill left out are written by another function, see
+   the state come from running it. Refused records of a feed that a kill left out are written by another function, see
    unfinished_quarantine.py.
 b. The output is computed once for all sinks and the counts of the expectations, so that a random value is the same
    everywhere; then the other sinks are written, in the order they are declared. A repeat leaves out those that are
@@ -10,16 +10,17 @@ b. The output is computed once for all sinks and the counts of the expectations,
 c. The main table commits. That is the commit point of the batch.
 
 Where one append takes the batch of a feed, its records are counted by the job that writes it, and the refused ones are
-written afterwards. Otherwise the output has been computed and counted before anything is written, and the refused
-records go first.
+written afterwards. Otherwise, and where expectations send rows of the output to quarantine, the output has been
+computed and counted before anything is written, and the quarantine goes first.
 """
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import read_tail
-from tidemill.connectors.violations import counts, kept
+from tidemill.connectors.violations import counts, kept, passing, refused_count, with_refusals
 from tidemill.definitions.columns import BATCH, RAW, VIOLATED
 from tidemill.definitions.expectations import Expect
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, Sink, SinkBatch
@@ -34,6 +35,8 @@ from tidemill.run.batch.quarantine import (
     quarantine,
     record_counts,
     refused_buckets,
+    refused_records,
+    refused_rows,
 )
 from tidemill.run.batch.validation_rules import ValidationRules
 from tidemill.run.pause_points import pause_point
@@ -95,6 +98,7 @@ class BatchWriter:
         fingerprint: The fingerprint of the plan.
         static_versions: The Delta version of each static reading.
         repeat: Whether an earlier run may have left a part of this batch behind.
+        quarantines_rows: Whether expectations send rows of the output to quarantine.
         ingest: What the batches of a feed need; None elsewhere.
     """
 
@@ -106,6 +110,7 @@ class BatchWriter:
     static_versions: dict[str, int]
     connections: "Mapping[str, Any]" = field(default_factory=dict)
     repeat: bool = False
+    quarantines_rows: bool = False
     ingest: Ingest | None = None
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
@@ -127,13 +132,35 @@ class BatchWriter:
             self._execute(rows, query_id, batch_id)
         elif self.ingest is not None:
             self._ingest(rows, self.ingest, query_id, batch_id)
-        elif self._reads_once:
-            self._write(rows, query_id, batch_id)
         else:
-            # The whole plan runs before any write: a write that Delta skips must not leave partitions of the
-            # state uncommitted.
-            with _computed_once(rows) as output:
+            self._write_output(rows, query_id, batch_id)
+
+    def _write_output(self, rows: "DataFrame", query_id: str, batch_id: int) -> None:
+        """Write the output of the query: its refused rows to quarantine, and then the others."""
+        stale = self._is_stale(query_id, batch_id)
+        divides = self.quarantines_rows or stale
+        if self._reads_once and not divides:
+            self._write(rows, query_id, batch_id)
+            return
+        # The whole plan runs before any write: a write that Delta skips must not leave partitions of the
+        # state uncommitted.
+        with _computed_once(rows) as output:
+            if divides:
+                self._divide(output, query_id, batch_id, stale=stale)
+            else:
                 self._write(output, query_id, batch_id)
+
+    def _divide(self, output: "DataFrame", query_id: str, batch_id: int, *, stale: bool) -> None:
+        rows = output if self.quarantines_rows else with_refusals(output, ())
+        counted = numbers(rows.agg(refused_count()))
+        refused = counted["rows_out_quarantined"]
+        if refused or stale:
+            self._quarantine(refused_rows(rows), query_id, batch_id, stale=stale)
+        self._write(passing(rows), query_id, batch_id, rows_quarantined=refused, **counted)
+
+    def _is_stale(self, query_id: str, batch_id: int) -> bool:
+        """Return whether an earlier attempt has quarantined a part of the batch, perhaps by other rules."""
+        return self.repeat and has_quarantined(self.records, query_id, batch_id)
 
     def _execute(self, rows: "DataFrame", query_id: str, batch_id: int) -> None:
         """Execute a batch that the main table has; its commit has all counts but that of the lines of a feed."""
@@ -152,14 +179,14 @@ class BatchWriter:
         return len(self.sinks) == 1 and self.sinks[0].reads_rows_once
 
     def _ingest(self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int) -> None:
-        # An earlier attempt may have refused other records, by other rules: those are replaced before the commit.
-        stale = self.repeat and has_quarantined(self.records, query_id, batch_id)
+        # What an earlier attempt has refused is replaced before the commit.
+        stale = self._is_stale(query_id, batch_id)
         if not ingest.repeatable:
             with _computed_once(ingest.validated(records)) as validated:
                 counted = self._computed(
                     validated, replace(ingest, validate=None), query_id, batch_id, stale=stale
                 )
-        elif self._reads_once and not stale:
+        elif self._reads_once and not (stale or self.quarantines_rows):
             counted = self._in_one_job(records, ingest, query_id, batch_id)
         else:
             counted = self._computed(records, ingest, query_id, batch_id, stale=stale)
@@ -186,25 +213,35 @@ class BatchWriter:
             counted = validated.numbers() | _of_output(expected.numbers())
         buckets = counted.pop(BUCKETS)
         if counted["rows_quarantined"]:
-            self._quarantine(ingest.refused(records, buckets), query_id, batch_id, stale=False)
+            refused = refused_records(ingest.refused(records, buckets))
+            self._quarantine(refused, query_id, batch_id, stale=False)
         return counted | {"observed": observed.values()}
 
     def _computed(
         self, records: "DataFrame", ingest: Ingest, query_id: str, batch_id: int, *, stale: bool
     ) -> dict[str, Any]:
-        """Compute the output, write the refused records, and then the output; return the counts."""
+        """Compute the output, write what is refused, and then the output; return the counts."""
         validated = _validated(records, ingest)
-        rows = self._output(validated.rows, ingest, batch_id)
-        observed = NamedObservations(rows, ingest.observations)
-        with _computed_once(rows) as output:
+        output = self._output(validated.rows, ingest, batch_id)
+        observed = NamedObservations(output, ingest.observations)
+        if self.quarantines_rows:
+            output = with_refusals(output, ingest.expect)
+        with _computed_once(output) as rows:
             counted = validated.numbers()
-            buckets = counted.pop(BUCKETS)
+            buckets, refused = counted.pop(BUCKETS), []
+            if counted["rows_quarantined"] or not self.quarantines_rows:
+                refused.append(refused_records(ingest.refused(records, buckets)))
             if ingest.expect:
-                counted |= _of_output(numbers(output.agg(*counts(output, ingest.expect))))
+                counted |= _of_output(numbers(rows.agg(*counts(rows, ingest.expect))))
+            if self.quarantines_rows:
+                refused.append(refused_rows(rows))
+                counted |= numbers(rows.agg(refused_count()))
+                counted["rows_quarantined"] += counted["rows_out_quarantined"]
             if counted["rows_quarantined"] or stale:
-                self._quarantine(ingest.refused(records, buckets), query_id, batch_id, stale=stale)
+                self._quarantine(reduce(_union, refused), query_id, batch_id, stale=stale)
             committed = {name: count for name, count in counted.items() if name != "rows_blank"}
-            self._write(kept(output, ingest.expect), query_id, batch_id, **committed)
+            good = passing(rows) if self.quarantines_rows else rows
+            self._write(kept(good, ingest.expect), query_id, batch_id, **committed)
         return counted | {"observed": observed.values()}
 
     def _output(self, validated: "DataFrame", ingest: Ingest, batch_id: int) -> "DataFrame":
@@ -212,9 +249,9 @@ class BatchWriter:
         accepted = validated.where(f"size({VIOLATED}) = 0").drop(RAW, VIOLATED)
         return ingest.function(accepted).withColumn(BATCH, batch_column(self.generation, batch_id))
 
-    def _quarantine(self, records: "DataFrame", query_id: str, batch_id: int, *, stale: bool) -> None:
+    def _quarantine(self, refused: "DataFrame", query_id: str, batch_id: int, *, stale: bool) -> None:
         self.records.assert_lease(self.epoch)
-        quarantine(records, self.records, query_id, batch_id, generation=self.generation, replace=stale)
+        quarantine(refused, self.records, query_id, batch_id, generation=self.generation, replace=stale)
         pause_point("after-quarantine", self.records.stream)
 
     def _write(self, output: "DataFrame", query_id: str, batch_id: int, **known: Any) -> None:
@@ -253,6 +290,10 @@ def _computed_once(rows: "DataFrame") -> "Iterator[DataFrame]":
         yield computed
     finally:
         release_checkpoint(computed)
+
+
+def _union(one: "DataFrame", other: "DataFrame") -> "DataFrame":
+    return one.unionByName(other)
 
 
 def _of_output(counted: dict[str, Any]) -> dict[str, Any]:

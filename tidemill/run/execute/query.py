@@ -29,6 +29,7 @@ from tidemill.plans.open_windows import open_windows
 from tidemill.plans.operators import operators_of, with_types
 from tidemill.plans.plan_tree import parse_plan, reads_all
 from tidemill.records.manifest import StatefulOperator
+from tidemill.run.batch.row_json import check_readable, json_columns
 from tidemill.run.batch.validation_rules import is_repeatable, uses_time_of_batch
 from tidemill.run.batch.writer import batch_column
 from tidemill.run.spark.classic import check_supported, explained, full_plan, plan_text, state_types
@@ -82,11 +83,18 @@ def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
     """Load the sources and apply the function and the expectations.
 
     Raises:
-        TerminalError: The function does not return a DataFrame, or a feed's function is stateful.
+        TerminalError: The function does not return a DataFrame, or a feed's function is stateful, or a row of the
+            output would have no JSON.
         Exception: Spark's error about the function.
     """
-    if (feed := feed_of(stream)) is not None:
-        return _of_feed(stream, feed, context, generation)
+    feed = feed_of(stream)
+    built = _of_tables(stream, context) if feed is None else _of_feed(stream, feed, context, generation)
+    if stream.quarantines_rows:
+        check_readable(json_columns(built.output))
+    return built
+
+
+def _of_tables(stream: "Stream", context: SourceContext) -> Query:
     inputs = {
         name: connector_of(source).open(source, context, name) for name, source in stream.sources.items()
     }

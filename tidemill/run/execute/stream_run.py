@@ -397,7 +397,8 @@ class StreamRun:
             self._snapshot.records.write_pins(Pins(self._next_batch(), pins))
         writer = self._writer(built.rows)
         # A repeat always goes through foreachBatch: a batch that the table has is executed and not written.
-        native = feed_of(stream) is None and not repeat and len(stream.sinks) == 1 and stream.main.native
+        is_plain = feed_of(stream) is None and not stream.quarantines_rows
+        native = is_plain and not repeat and len(stream.sinks) == 1 and stream.main.native
         if native:
             metadata = CommitMetadata(batch_id=None, fingerprint=built.fingerprint, static_versions=pins)
             path = str(self._snapshot.records.table())
@@ -413,6 +414,7 @@ class StreamRun:
                     fingerprint=built.fingerprint,
                     static_versions=pins,
                     repeat=repeat,
+                    quarantines_rows=stream.quarantines_rows,
                     ingest=self._ingest(spark, built),
                 )
             )
