@@ -22,6 +22,7 @@ from tidemill.testing import multiset
 
 PASSWORD, VARIABLE = "a-pass-of-tests", "TEST_POSTGRES_PASSWORD"
 READY_SECONDS = 60
+ATTEMPTS = 3  # another process can take a free port before the server does
 # As another user, because Postgres refuses to run as root; `setpriv` is not everywhere.
 _AS_USER = (
     "import os, sys; user, group = map(int, sys.argv[1:3]); "
@@ -60,7 +61,7 @@ class PostgresServer:
     def execute(self, statement):
         """The rows of a statement, in a transaction of its own."""
         known = {"host": "127.0.0.1", "port": self.port, "dbname": "postgres", "user": "tidemill"}
-        with psycopg.connect(**known, password=PASSWORD) as connection:
+        with psycopg.connect(**known, password=PASSWORD, connect_timeout=5) as connection:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
@@ -109,17 +110,18 @@ def postgres_server():
             check=False,
         )
         assert initialized.returncode == 0, initialized.stderr
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            server = PostgresServer(probe.getsockname()[1])
-        settings = [f"--{name}={value}" for name, value in (_SETTINGS | {"port": str(server.port)}).items()]
-        command = [*user, str(binaries / "postgres"), "-D", str(data), *settings]
-        supervisor = supervised.start(command, scratch=scratch, log=log)
-        try:
-            _wait(server, supervisor, log)
-            yield server
-        finally:
-            supervised.stop(supervisor)
+        for attempt in range(ATTEMPTS):
+            server = PostgresServer(_free_port())
+            settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
+            command = [*user, str(binaries / "postgres"), "-D", str(data), f"--port={server.port}", *settings]
+            supervisor = supervised.start(command, scratch=scratch, log=log)
+            try:
+                if _is_ready(server, supervisor, log):
+                    yield server
+                    return
+            finally:
+                supervised.stop(supervisor)
+            assert attempt + 1 < ATTEMPTS, log.read_text()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -149,14 +151,21 @@ def _user(scratch):
     return [sys.executable, "-I", "-S", "-c", _AS_USER, str(nobody.pw_uid), str(nobody.pw_gid)]
 
 
-def _wait(server, supervisor, log):
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _is_ready(server, supervisor, log):
+    """Wait until the server answers; False where it has ended, because another process took the port."""
     deadline = time.monotonic() + READY_SECONDS
-    while True:
+    while supervisor.poll() is None:
         try:
             server.execute("SELECT 1")
         except psycopg.OperationalError:
-            assert supervisor.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.02)
         else:
-            return
+            return True
+    return False

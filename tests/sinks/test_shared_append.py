@@ -14,6 +14,7 @@ from tests.sinks.shared_streams import declared
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.checkpoint import commit_batches
 from tidemill.checks.evaluation import evaluate
+from tidemill.definitions.selection import topological_order
 from tidemill.definitions.sink import SinkContext
 from tidemill.errors import TransientError
 from tidemill.operations.core import staging
@@ -71,6 +72,19 @@ def test_readers_see_the_rows_of_all_streams_in_one_table(scratch):
         with raises("table-shared", "shop/views", "shop/app_views", "Fix: "):
             remove()
     reset(views, scratch.target, scratch.engine, start="now", table="keep", dry_run=True)
+
+
+def test_a_run_appends_before_it_reads(scratch):
+    streams = views, app_views, copy = declared()
+    assert topological_order([copy, app_views, views]) == streams
+    scratch.arrive(views, "events", records(WEB[0]))
+    scratch.arrive(app_views, "events", records(APP[0]))
+    assert [result.error for result in scratch.run_all([copy, app_views, views])] == [None] * 3
+    assert scratch.rows(copy, "page", "n") == multiset([*WEB[0], *APP[0]])
+    scratch.arrive(app_views, "events", records(APP[1]))
+    outcomes = {result.stream: result.outcome for result in scratch.run_all(streams)}
+    assert outcomes == {views.name: "idle", app_views.name: "updated", copy.name: "updated"}
+    assert scratch.rows(copy, "page", "n") == multiset([*WEB[0], *APP[0], *APP[1]])
 
 
 def test_a_stream_that_begins_to_append_during_a_rebuild_stops_it(scratch, monkeypatch):

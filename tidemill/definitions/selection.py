@@ -42,7 +42,7 @@ def select(
 
 
 def topological_order(streams: Sequence[Stream]) -> tuple[Stream, ...]:
-    """Return the streams, each after all that it reads, otherwise in the order of their declaration.
+    """Return the streams, each after its predecessors, otherwise in the order of their declaration.
 
     Upstream streams that are not among them do not count.
 
@@ -51,7 +51,7 @@ def topological_order(streams: Sequence[Stream]) -> tuple[Stream, ...]:
     """
     by_name = {stream.name: stream for stream in streams}
     position = {name: number for number, name in enumerate(by_name)}
-    graph = TopologicalSorter({name: _known(by_name, name) for name in by_name})
+    graph = TopologicalSorter(predecessors(streams))
     try:
         graph.prepare()
     except CycleError as error:
@@ -65,6 +65,26 @@ def topological_order(streams: Sequence[Stream]) -> tuple[Stream, ...]:
         graph.done(*ready)
         names += ready
     return tuple(by_name[name] for name in names)
+
+
+def predecessors(streams: Sequence[Stream]) -> dict[StreamName, list[StreamName]]:
+    """Return by stream those of the others that run before it.
+
+    These are the streams that it reads, those that append to a table that it reads, and the one to whose table it
+    appends itself.
+    """
+    by_name = {stream.name: stream for stream in streams}
+    into = {stream.name: _shared_tables(stream) for stream in streams}
+    before = {}
+    for name in by_name:
+        upstreams = _known(by_name, name)
+        appending = [other for other, tables in into.items() if not tables.isdisjoint(upstreams)]
+        before[name] = [*upstreams, *appending, *(table for table in into[name] if table in by_name)]
+    return before
+
+
+def _shared_tables(stream: Stream) -> set[StreamName]:
+    return {sink.appends_into for sink in stream.sinks if sink.appends_into is not None}
 
 
 def _known(by_name: Mapping[StreamName, Stream], name: StreamName) -> list[StreamName]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import has_checkpoint
 from tidemill.connectors.backlog import is_little
-from tidemill.definitions.selection import topological_order
+from tidemill.definitions.selection import predecessors, topological_order
 from tidemill.errors import CanceledError, LeaseHeldError, LeaseLostError, TerminalError, TidemillError
 from tidemill.records.batch import BatchRecord
 from tidemill.records.lease import Lease
@@ -74,6 +74,7 @@ class PipelineRun:
         self.finished: list[StreamResult] = []
         self.live = Live()
         self._streams = topological_order(streams)
+        self._before = predecessors(streams)
         self._target = target
         self._engine = engine
         self._run_id = run_id
@@ -136,7 +137,7 @@ class PipelineRun:
 
     def _waits(self, stream: "Stream", waiting: "Container[StreamName]") -> bool:
         """Return whether a stream waits for the results of others; none does where the run follows its sources."""
-        return self._follow is None and any(upstream in waiting for upstream in stream.upstreams)
+        return self._follow is None and any(name in waiting for name in self._before[stream.name])
 
     def _cancel(self, ended: "Queue[StreamResult]", running: int) -> None:
         """Stop the streams that are running, and report every stream that has no result yet."""
@@ -160,7 +161,7 @@ class PipelineRun:
         The leases of all others are taken here, before a JVM starts: a second run is busy within a second.
         """
         decided = []
-        selected: set[StreamName] = set()
+        selected: set[StreamName] = set()  # whose tables get rows
         waiting: list[Backlog] = []
         for stream in self._streams:
             try:
@@ -170,7 +171,8 @@ class PipelineRun:
                     decided.append(self._idle(decision))
                     continue
                 self._leases[stream.name] = self._records(stream).take_lease(self._run_id)
-                selected.add(stream.name)
+                into = (sink.appends_into for sink in stream.sinks)
+                selected |= {stream.name, *(name for name in into if name is not None)}
                 waiting += decision.backlog.values()
             except LeaseHeldError as error:
                 decided.append(StreamResult(stream=stream.name, outcome="busy", reason=error.what))
