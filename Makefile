@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help venv python java jars demo test test-full quick ui lint format reference \
-	campaign changes warm-test cluster-test damage kills bench bench-reading bench-long bench-quick lock pin-jars clean
+	campaign conformance changes warm-test cluster-test damage kills bench bench-reading bench-long bench-quick lock pin-jars clean
 
 # The first suitable Python; `make demo PYTHON=/path/to/python` names another one.
 IS_SUITABLE = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -62,6 +62,12 @@ reference: $(READY) ## write docs/reference.md from the docstrings
 campaign: java $(READY) ## run the long tests, and ten thousand cases of each hypothesis test
 	$(BIN)/tidemill jars fetch --broker
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
+
+# Its exit status is that of the page: not zero where a row has no test, or one that did not pass.
+conformance: java $(READY) ## test each row of the conformance table, and write docs/conformance.md and docs/gallery.md
+	$(BIN)/tidemill jars fetch --broker
+	-$(BIN)/python -m pytest -n 2 --dist loadfile --junitxml .tidemill/conformance.xml tests/conformance $(ARGS)
+	$(BIN)/python -m tests.conformance.report .tidemill/conformance.xml
 
 # The tests of what streams write, wherever Spark runs: about 20 minutes on a warm server, 25 on a cluster.
 WRITES = $(patsubst %,tests/%.py,run/test_faults operations/test_backfill operations/test_rewind \
