@@ -64,9 +64,13 @@ class Project:
     def run(self, *flags):
         """`tidemill run`; returns its JSON."""
         command = [str(Path(sys.executable).with_name("tidemill")), "run", "--json", *flags]
-        done = subprocess.run(command, cwd=self.root, env=self.environment, capture_output=True, check=False)
-        assert done.stdout, done.stderr.decode()
-        return json.loads(done.stdout)
+        out, errors = self.root / "out", self.root / "errors"  # files: the end of a pipe is that of the JVM
+        with out.open("w") as stdout, errors.open("w") as stderr:
+            subprocess.run(
+                command, cwd=self.root, env=self.environment, stdout=stdout, stderr=stderr, check=False
+            )
+        assert out.read_text(), errors.read_text()
+        return json.loads(out.read_text())
 
     @property
     def environment(self):

@@ -1,9 +1,12 @@
 """Rows of the table: monitoring, and the defaults of a query."""
 
+import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +14,29 @@ from tests.conformance.monitored import project
 from tests.conformance.observing import streams
 from tests.conformance.observing_oracle import FIRST_RUN, RUNS, batches, records
 from tests.run.warm_streams import settings
+from tidemill import (
+    BatchSink,
+    DeltaAppend,
+    DeltaMerge,
+    DeltaSource,
+    Feed,
+    Json,
+    KafkaSource,
+    Pipeline,
+    QueryOptions,
+)
+from tidemill import functions as F
+from tidemill.connectors.connector import SourceContext
 from tidemill.engines.engine import SparkEngine
 from tidemill.records.stream_records import StreamRecords
+from tidemill.run.execute.query import build
+from tidemill.run.spark.classic import explained
+from tidemill.run.spark.engine import session_of
+from tidemill.run.tables.versions import current_versions
 from tidemill.storage.lake import Lake
-from tidemill.testing import Scratch
+from tidemill.storage.table_ref import TableRef
+from tidemill.target.spark_settings import SparkSettings
+from tidemill.testing import Scratch, multiset
 
 pytestmark = [pytest.mark.jvm, pytest.mark.campaign, pytest.mark.timeout(1200)]
 
@@ -107,3 +129,76 @@ def test_mon_metrics(monitored):
     assert {0.0, 1.0, 2.0} <= {*gauges["states-rowsTotal"]} <= {0.0, 1.0, 2.0, 3.0}, "one user per batch"
     assert max(gauges["processingRate-total"]) > 0
     assert max(gauges["latency"]) >= 700, "each batch sleeps so long"
+
+
+FILES = 1_000
+"""The most files that a batch reads where nothing is declared."""
+
+
+def test_tune(scratch, tmp_path):
+    shop = Pipeline("shop")
+    few = Feed("names", format=Json("n BIGINT"))
+    names = shop.stream(source=few, sink=DeltaAppend(), name="names")(lambda rows: rows)
+    views = Feed("views", format=Json("n BIGINT"))
+    noted = tmp_path / "pools"
+
+    def note_pool(rows, batch):
+        pool = rows.sparkSession.sparkContext.getLocalProperty("spark.scheduler.pool")
+        with noted.open("a") as file:
+            file.write(f"{batch.stream} {pool}\n")
+
+    # Spark's own random functions have a seed in the plan.
+    random = "reflect('java.util.UUID', 'randomUUID')"
+    pools = BatchSink(note_pool, name="pools")
+
+    @shop.stream(source=views, sink=[pools, DeltaAppend(name="copy"), DeltaAppend()])
+    def tune(views):
+        """Two tables with one random value per row, in batches of a thousand files, in a scheduler pool of its own."""
+        return views.withColumn("id", F.expr(random))
+
+    @shop.stream(
+        source={"rows": tune, "names": names.static()},
+        sink=[pools, DeltaMerge(keys=["n"])],
+        query=QueryOptions(output_mode="update"),
+    )
+    def tune_state(rows, names):
+        """A small table is sent to all tasks, and state has the partitions that the target suggests."""
+        return rows.join(names, "n").groupBy("n").count()
+
+    scratch.run(names, [[{"n": 1}, {"n": 2}]])
+    for number in range(FILES + 1):
+        scratch.drop_file("views", [{"n": number % 3}])
+    results = scratch.run_all([tune, tune_state])
+    assert [result.error for result in results if result.error] == []
+
+    batches = [batch.rows_read for batch in results[0].batches]
+    assert batches == [FILES, 1], "the limit of a source that declares none"
+    assert KafkaSource(subscribe="views").max_records_per_batch == views.max_records_per_batch == 1_000_000
+    assert tune.limited().max_files_per_batch == DeltaSource(path="table").max_files_per_batch == FILES
+
+    rows = scratch.rows(tune)
+    copy = scratch.table_rows(TableRef.at(Path(scratch.lake.table(tune.name, "copy").uri)), "n", "id")
+    assert len(copy) == FILES + 1, "no value twice"
+    assert rows == copy, "a batch that is written twice is computed once"
+
+    expected = Counter(number % 3 for number in range(FILES + 1))
+    assert scratch.rows(tune_state, "n", "count") == multiset((n, expected[n]) for n in (1, 2))
+    expected_pools = {"shop/tune shop/tune", "shop/tune_state shop/tune_state"}
+    assert {*noted.read_text().splitlines()} == expected_pools, "a pool per query"
+
+    with session_of(scratch.engine, tune_state.query.confs(2)) as spark:
+        context = SourceContext(spark, scratch.target, current_versions(tune_state, scratch.lake))
+        plan = explained(build(tune_state, context, 1).rows)
+    assert "BroadcastHashJoin" in plan.partition("== Physical Plan ==")[2]
+
+    folders = [
+        path
+        for path in (scratch.checkpoint(tune_state.name) / "state" / "0").iterdir()
+        if path.name.isdigit()
+    ]
+    assert len(folders) == scratch.engine.default_partitions()
+    cores = os.cpu_count()
+    defaults = [
+        SparkEngine(SparkSettings(master=master)).default_partitions() for master in ("local[*]", "local[2]")
+    ]
+    assert defaults == [max(2, min(8, cores))] * 2
