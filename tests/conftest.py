@@ -20,7 +20,7 @@ LONGEST = (
     "tests/run/test_runner.py",
     "tests/sinks/test_merge_changes.py",
     "tests/pipelines/ads/test_pipeline.py",
-    "tests/run/test_quarantine.py",
+    "tests/run/quarantine/test_quarantine.py",
     "tests/run/test_warm_runs.py",
     "tests/operations/test_maintain.py",
     "tests/orchestration/test_real_run.py",

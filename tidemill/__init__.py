@@ -25,8 +25,8 @@ from tidemill.sinks.delta_merge import DeltaMerge
 from tidemill.sinks.delta_overwrite import DeltaOverwrite
 from tidemill.sinks.file_sink import FileSink
 from tidemill.sinks.foreach_sink import ForeachSink
-from tidemill.sinks.jdbc_sink import JdbcSink
 from tidemill.sinks.kafka_sink import KafkaSink
+from tidemill.sinks.postgres.sink import JdbcSink
 
 __all__ = [
     "BackfillBy",

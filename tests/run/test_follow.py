@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 from deltalake import DeltaTable
 
+from tests.run.test_timers import silent_for
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline, QueryOptions, RunWhen
 from tidemill import functions as F
 from tidemill.operations.edits.accept import accept_version
@@ -181,28 +182,12 @@ def test_a_commit_that_the_user_has_accepted_is_passed(scratch):
 
 
 def test_timers_fire_while_nothing_arrives(scratch):
-    import pandas as pd
-    from pyspark.sql.streaming.state import GroupStateTimeout
-
     shop = Pipeline("shop", run_when=RunWhen(timers_every="1 second"))
     orders = orders_of(shop)
 
-    def waited(key, batches, state):
-        if state.hasTimedOut:
-            state.remove()
-            yield pd.DataFrame({"customer": [key[0]]})
-            return
-        for _ in batches:
-            pass
-        state.update((1,))
-        state.setTimeoutDuration(5_000)
-
     @shop.stream(source=orders, sink=DeltaAppend(), query=QueryOptions(shuffle_partitions=1))
     def silent(orders):
-        timeout = GroupStateTimeout.ProcessingTimeTimeout
-        return orders.groupBy("customer").applyInPandasWithState(
-            waited, "customer STRING", "n INT", "append", timeout
-        )
+        return silent_for(orders, lambda _customer: 5_000)
 
     scratch.run(orders, [[order("a", 1)]])
     with followed(scratch, silent):

@@ -13,14 +13,9 @@ from tidemill.run.decide.tick import decision as tick
 from tidemill.testing import multiset
 
 
-def silent_customers():
-    """A row for each customer who has been silent for a moment: one timer each."""
+def silent_for(orders, milliseconds):
+    """A row for each customer without an order for as long as the function says, with one timer each."""
     from pyspark.sql.streaming.state import GroupStateTimeout
-
-    shop = Pipeline("shop", run_when=RunWhen(timers_every="1 hour", at_most_every="0 seconds"))
-    orders = shop.stream(
-        source=Feed("orders", format=Json("customer STRING")), sink=DeltaAppend(), name="orders"
-    )(lambda rows: rows)
 
     def seen(key, batches, state):
         if state.hasTimedOut:
@@ -30,15 +25,25 @@ def silent_customers():
         for _ in batches:
             pass
         state.update((1,))
-        state.setTimeoutDuration(3_600_000 if key[0] == "slow" else 1)
+        state.setTimeoutDuration(milliseconds(key[0]))
+
+    timeout = GroupStateTimeout.ProcessingTimeTimeout
+    by_customer = orders.groupBy("customer")
+    return by_customer.applyInPandasWithState(seen, "customer STRING", "n INT", "append", timeout)
+
+
+def silent_customers():
+    """A row for each customer who has been silent for a moment, and for an hour where the customer is slow."""
+    shop = Pipeline("shop", run_when=RunWhen(timers_every="1 hour", at_most_every="0 seconds"))
+    orders = shop.stream(
+        source=Feed("orders", format=Json("customer STRING")), sink=DeltaAppend(), name="orders"
+    )(lambda rows: rows)
 
     @shop.stream(
         source=orders, sink=DeltaAppend(), query=QueryOptions(output_mode="append", shuffle_partitions=1)
     )
     def silent(orders):
-        by_customer = orders.groupBy("customer")
-        timeout = GroupStateTimeout.ProcessingTimeTimeout
-        return by_customer.applyInPandasWithState(seen, "customer STRING", "n INT", "append", timeout)
+        return silent_for(orders, lambda customer: 3_600_000 if customer == "slow" else 1)
 
     return orders, silent
 

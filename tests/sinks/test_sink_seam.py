@@ -154,7 +154,7 @@ def test_every_way_to_ask_for_the_class_is_seen(code):
 def test_every_kind_of_sink_is_known_here():
     declared = {
         node.name
-        for path in (LIBRARY / "sinks").glob("*.py")
+        for path in (LIBRARY / "sinks").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Sink") for base in node.bases)
     }

@@ -3,8 +3,8 @@
 import math
 import time
 from contextlib import closing
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
@@ -94,13 +94,13 @@ def run(
     Exit status: 0, 1 if a stream failed or was skipped, 2 if the settings are wrong, 130 if interrupted.
     """
     seconds = _wait_seconds(wait)
-    following = _following(follow, following_for, once=once)
+    following = _follow(follow, following_for, once=once)
     target, streams = flags.select()
     run_id = new_run_id()
     if seconds:
         _wait(target, streams, seconds, quiet=flags.as_json)
     finished = run_streams(
-        target, streams, run_id=run_id, parallel=parallel, once=once, following=following, quiet=flags.as_json
+        target, streams, run_id=run_id, parallel=parallel, once=once, follow=following, quiet=flags.as_json
     )
     try:
         if flags.as_json:
@@ -117,22 +117,10 @@ def run(
         raise typer.Exit(EXIT_PROBLEM)
 
 
-@dataclass(frozen=True, slots=True)
-class Following:
-    """How a run follows its sources.
-
-    Attributes:
-        every: How often a batch starts.
-        length: How long; None until it is interrupted.
-    """
-
-    every: timedelta
-    length: timedelta | None
-
-
-def _following(follow: str | None, length: str | None, *, once: bool) -> Following | None:
+def _follow(follow: str | None, length: str | None, *, once: bool) -> "Follow | None":
     """Return what the flags say; None for a run that ends with the data that waits."""
     from tidemill.errors import ConfigurationError
+    from tidemill.run.execute.follow import Follow
     from tidemill.text.durations import flag_duration
 
     if follow is None and length is not None:
@@ -149,8 +137,10 @@ def _following(follow: str | None, length: str | None, *, once: bool) -> Followi
             fix="leave one of them out.",
             code="arguments-conflict",
         )
-    every = timedelta(0) if follow == _IMPLIED["--follow"] else flag_duration(follow, field="--follow")
-    return Following(every, None if length is None else flag_duration(length, field="--for"))
+    return Follow(
+        every=flag_duration(follow, field="--follow"),
+        length=None if length is None else flag_duration(length, field="--for"),
+    )
 
 
 def _wait_seconds(wait: str | None) -> float:
@@ -200,7 +190,7 @@ def run_streams(
     run_id: str,
     parallel: int | None,
     once: bool = False,
-    following: Following | None = None,
+    follow: "Follow | None" = None,
     quiet: bool,
 ) -> Finished:
     """Run streams, and print each result when its stream ends and the checks that failed at the end.
@@ -210,28 +200,26 @@ def run_streams(
     """
     from tidemill.cli.run.results import print_failed_checks
     from tidemill.engines.engine import SparkEngine
-    from tidemill.run.execute.follow import Follow
     from tidemill.run.execute.pipeline_run import PipelineRun
 
     console = progress_console(quiet=quiet)
     engine = SparkEngine(target.spark)
     width = max((len(str(stream.name)) for stream in streams), default=0)
-    checks: dict[StreamName, tuple[CheckResult, ...]] = {}
-    show = _Shown(target, streams, console, width, checks)
+    known = {stream.name: stream for stream in [*target.streams(), *streams]}
+    view = _RunView(target, known, console, width)
     catch_up = PipelineRun(
         streams, target=target, engine=engine, run_id=run_id, max_parallel=parallel, once=once
     )
     results = catch_up.finished
-    interrupted = show.until_it_ends(catch_up)
+    interrupted = view.until_it_ends(catch_up)
     caught_up = [
         stream
         for stream in streams
         if any(result.stream == stream.name and result.outcome in ("updated", "idle") for result in results)
     ]
-    if following is not None and caught_up and not interrupted:
-        follow = Follow(every=following.every)
+    if follow is not None and caught_up and not interrupted:
         endless = PipelineRun(caught_up, target=target, engine=engine, run_id=run_id, follow=follow)
-        interrupted = show.until_it_ends(endless, follow, following)
+        interrupted = view.until_it_ends(endless, follow)
         results = _joined(results, endless.finished)
     try:
         if not interrupted:
@@ -239,43 +227,42 @@ def run_streams(
                 engine.stop()
     except KeyboardInterrupt:
         interrupted = True
-    print_failed_checks(checks, width, console)
-    return Finished(results, checks, interrupted)
+    print_failed_checks(view.checks, width, console)
+    return Finished(results, view.checks, interrupted)
 
 
 @dataclass(slots=True)
-class _Shown:
+class _RunView:
     """Shows runs: each result when its stream ends, and in between how far the others are.
 
     Attributes:
-        checks: Takes the results of the checks of the streams that did something.
+        streams: The streams by name, with those that the checks of others need.
+        width: The width of the column of streams.
+        checks: The results of the checks of the streams that did something.
     """
 
     target: "ResolvedTarget"
-    streams: "Sequence[Stream]"
+    streams: "Mapping[StreamName, Stream]"
     console: "Console"
     width: int
-    checks: "dict[StreamName, tuple[CheckResult, ...]]"
+    checks: "dict[StreamName, tuple[CheckResult, ...]]" = field(default_factory=dict)
 
-    def until_it_ends(
-        self, run: "PipelineRun", follow: "Follow | None" = None, following: Following | None = None
-    ) -> bool:
+    def until_it_ends(self, run: "PipelineRun", follow: "Follow | None" = None) -> bool:
         """Show a run until it ends, and return whether it was interrupted.
 
         Args:
             run: The run.
-            follow: Where the run follows its sources: what ends it.
-            following: And how long it does.
+            follow: Ends it, where it follows its sources.
         """
         from tidemill.cli.run.results import print_result
         from tidemill.cli.shared.live_view import LiveView
 
         view = LiveView(self.console, run.live.streams)
         deadline = math.inf
-        if follow is not None and following is not None:
-            self.console.print(_announcement(run.count, following))
-            if following.length is not None:
-                deadline = time.monotonic() + following.length.total_seconds()
+        if follow is not None:
+            self.console.print(_announcement(run.count, follow))
+            if follow.length is not None:
+                deadline = time.monotonic() + follow.length.total_seconds()
 
         def wait() -> None:
             view.update()
@@ -309,15 +296,14 @@ class _Shown:
             return
         from tidemill.checks.evaluation import evaluate
 
-        known = {stream.name: stream for stream in [*self.target.streams(), *self.streams]}
         self.checks[result.stream] = evaluate(
-            known[result.stream], self.target, datetime.now(UTC), result=result, streams=known
+            self.streams[result.stream], self.target, datetime.now(UTC), result=result, streams=self.streams
         )
 
 
-def _announcement(count: int, following: Following) -> str:
-    every = f", with a batch every {format_duration(following.every)}" if following.every else ""
-    length = "" if following.length is None else f" for {format_duration(following.length)}"
+def _announcement(count: int, follow: "Follow") -> str:
+    every = f", with a batch every {format_duration(follow.every)}" if follow.every else ""
+    length = "" if follow.length is None else f" for {format_duration(follow.length)}"
     return f"Following the sources of {pluralize(count, 'stream')}{every}{length}. Ctrl-C ends it."
 
 

@@ -7,7 +7,6 @@ returned: it is read from its JSON and meets the expectations. What no replay ca
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tidemill.connectors.feed import feed_of
@@ -23,7 +22,7 @@ from tidemill.definitions.columns import (
 )
 from tidemill.definitions.expectations import COLUMNS_CHANGED
 from tidemill.operations.quarantine.replay_plan import Verdict
-from tidemill.run.batch.quarantine import INPUT, KIND, OUTPUT, of_kind, refused_rows
+from tidemill.run.batch.quarantine import INPUT, KIND, OUTPUT, of_kind, refused_rows, united
 from tidemill.run.batch.row_json import json_columns, row_of_json
 from tidemill.run.batch.writer import batch_column
 
@@ -72,7 +71,7 @@ def validated(stream: "Stream", output: "StructType", refused: "DataFrame") -> "
         _judged_records(feed, inputs) if feed is not None else _unchanged(inputs),
         _unchanged(outputs) if OUTPUT in staying else _judged_rows(stream, output, outputs),
     ]
-    return parts[0].unionByName(parts[1])
+    return united(parts)
 
 
 def _unchanged(refused: "DataFrame") -> "DataFrame":
@@ -227,7 +226,7 @@ def _outputs(stream: "Stream", passed: "DataFrame") -> "Iterator[DataFrame]":
     for first in range(0, len(batches), _BATCHES_PER_PLAN):
         group = batches[first : first + _BATCHES_PER_PLAN]
         outputs = [_output(stream, feed, records, generation, batch) for generation, batch in group]
-        part = reduce(lambda one, other: one.unionByName(other), outputs)
+        part = united(outputs)
         yield with_refusals(part, stream.expect) if stream.quarantines_rows else part
 
 

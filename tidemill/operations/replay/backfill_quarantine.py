@@ -5,7 +5,6 @@ row of a record is in the range is known only by computing it. A row of the outp
 """
 
 from contextlib import suppress
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.connector import Reading
@@ -13,7 +12,7 @@ from tidemill.connectors.feed import feed_of
 from tidemill.connectors.files.backlog import plain_path
 from tidemill.connectors.registry import resolved
 from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
-from tidemill.run.batch.quarantine import INPUT, OUTPUT, QUARANTINE, of_kind, with_kind
+from tidemill.run.batch.quarantine import INPUT, OUTPUT, QUARANTINE, of_kind, united, with_kind
 from tidemill.run.batch.row_json import part_of_json
 from tidemill.run.batch.writer import batch_column
 from tidemill.run.spark.classic import local_checkpoint
@@ -73,7 +72,7 @@ def _kinds(entries: "DataFrame | None") -> "tuple[DataFrame | None, DataFrame | 
 
 def _union(parts: "Sequence[DataFrame | None]") -> "DataFrame | None":
     there = [part for part in parts if part is not None]
-    return reduce(lambda one, other: one.unionByName(other), there) if there else None
+    return united(there) if there else None
 
 
 def _replaced_rows(

@@ -5,6 +5,7 @@
 """
 
 import json
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.feed import feed_of
@@ -14,6 +15,8 @@ from tidemill.definitions.sink import transaction_app_id
 from tidemill.run.batch.row_json import has_origin, json_columns, row_as_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import Column, DataFrame
 
     from tidemill.definitions.stream import Stream
@@ -81,6 +84,11 @@ def of_kind(entries: "DataFrame", kind: str) -> "DataFrame":
     from pyspark.sql import functions as F
 
     return entries.where(F.col(KIND) == kind)
+
+
+def united(parts: "Iterable[DataFrame]") -> "DataFrame":
+    """Return the rows of several DataFrames with the same columns, of which there is at least one."""
+    return reduce(lambda one, other: one.unionByName(other), parts)
 
 
 def quarantine(

@@ -16,7 +16,6 @@ computed and counted before anything is written, and the quarantine goes first.
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import read_tail
@@ -37,6 +36,7 @@ from tidemill.run.batch.quarantine import (
     refused_buckets,
     refused_records,
     refused_rows,
+    united,
 )
 from tidemill.run.batch.validation_rules import ValidationRules
 from tidemill.run.pause_points import pause_point
@@ -238,7 +238,7 @@ class BatchWriter:
                 counted |= numbers(rows.agg(refused_count()))
                 counted["rows_quarantined"] += counted["rows_out_quarantined"]
             if counted["rows_quarantined"] or stale:
-                self._quarantine(reduce(_union, refused), query_id, batch_id, stale=stale)
+                self._quarantine(united(refused), query_id, batch_id, stale=stale)
             committed = {name: count for name, count in counted.items() if name != "rows_blank"}
             good = passing(rows) if self.quarantines_rows else rows
             self._write(kept(good, ingest.expect), query_id, batch_id, **committed)
@@ -290,10 +290,6 @@ def _computed_once(rows: "DataFrame") -> "Iterator[DataFrame]":
         yield computed
     finally:
         release_checkpoint(computed)
-
-
-def _union(one: "DataFrame", other: "DataFrame") -> "DataFrame":
-    return one.unionByName(other)
 
 
 def _of_output(counted: dict[str, Any]) -> dict[str, Any]:

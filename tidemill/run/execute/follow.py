@@ -26,10 +26,12 @@ class Follow:
 
     Attributes:
         every: How often a batch starts; 0 for as soon as the one before has ended.
+        length: How long; None for no limit. Whoever started the run sets `ended` then.
         ended: Set it to end them: each query stops when its batch in progress has ended.
     """
 
     every: timedelta = timedelta(0)
+    length: timedelta | None = None
     ended: Event = field(default_factory=Event)
 
     @property

@@ -67,13 +67,9 @@ class Recorder:
         """Record batches that have ended, and return their lines.
 
         Args:
-            progress: Spark's progress of batches that are new; an entry without `addBatch` is of a batch that
-                never ran.
+            progress: Spark's progress of batches that are new.
         """
-        ended = {entry["batchId"]: entry for entry in progress if "addBatch" in entry.get("durationMs", {})}
-        if not ended:
-            return []
-        self._progress |= ended
+        self._progress |= {entry["batchId"]: entry for entry in progress}
         pause_point("before-ledger", self._records.stream)
         return self.complete()
 

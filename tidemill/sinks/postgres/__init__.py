@@ -1,1 +1,1 @@
-"""What a sink does with a Postgres database: its connection, its tables, and the transaction of a batch."""
+"""The sink for Postgres: its connection, its tables, and the transaction of a batch."""

@@ -2,11 +2,9 @@
 
 import json
 import os
-import shutil
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from itertools import count
 
 import pytest
 from pyspark.sql import functions as F
@@ -14,7 +12,7 @@ from pyspark.sql import functions as F
 from tests.killed import killed_when
 from tests.raising import raises
 from tests.recorded import calls, recording
-from tests.run.row_quarantine_streams import DAY, order, shop
+from tests.run.quarantine.row_streams import DAY, order, shop
 from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
 from tidemill.connectors.violations import with_refusals
@@ -129,14 +127,6 @@ def filled(engine, tmp_path_factory):
         for result in scratch.run_all([made[name] for name in ("plain", "copied", "ingested", "totals")]):
             assert result.error is None, result.error
     return folder
-
-
-@pytest.fixture
-def refused(filled, engine, tmp_path):
-    """A copy of that lake."""
-    shutil.copytree(filled, tmp_path / "copy")
-    lake, landing = tmp_path / "copy/lake", tmp_path / "copy/landing"
-    return Scratch(lake=Lake.at(lake), landing=landing, engine=engine, _files=count(50), _runs=count(50))
 
 
 ROWS = [row for arrival in ARRIVALS for row in arrival]
@@ -257,7 +247,7 @@ def test_runs_that_were_killed_leave_each_row_in_one_table(scratch, tmp_path):
         scratch.run(made["orders"], [arrival])
         scratch.drop_file("events", arrival)
     points = {"plain": "after-quarantine", "ingested": "after-quarantine", "copied": "after-sink"}
-    command = ["tests.run.row_quarantine_streams", scratch.lake.uri, str(scratch.landing), "100", *points]
+    command = ["tests.run.quarantine.row_streams", scratch.lake.uri, str(scratch.landing), "100", *points]
     at = " ".join(f"shop/{name}:{point}" for name, point in points.items())
     killed_when(command, tmp_path, point=at, every=3)
     for name in points:

@@ -1,4 +1,4 @@
-"""Streams with a quarantine whose rules change: `python -m tests.run.quarantine_streams LAKE LANDING LEAST`."""
+"""Streams with a quarantine whose rules change: `python -m tests.run.quarantine.record_streams LAKE LANDING LEAST`."""
 
 import sys
 from pathlib import Path

@@ -1,17 +1,15 @@
 """Replays of a quarantine: every record is exactly once in exactly one of the tables, whatever is killed."""
 
 import json
-import shutil
 import sys
 from datetime import UTC, datetime
-from itertools import count
 
 import pytest
 
 from tests.killed import killed_when
 from tests.leases import held
 from tests.raising import raises
-from tests.run.quarantine_streams import shop
+from tests.run.quarantine.record_streams import shop
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import LeaseHeldError
 from tidemill.operations.core import steps
@@ -80,14 +78,6 @@ def filled(engine, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def refused(filled, engine, tmp_path):
-    """A copy of that lake."""
-    shutil.copytree(filled, tmp_path / "copy")
-    lake, landing = tmp_path / "copy/lake", tmp_path / "copy/landing"
-    return Scratch(lake=Lake.at(lake), landing=landing, engine=engine, _files=count(50), _runs=count(50))
-
-
 def test_a_replay_moves_what_passes_and_keeps_the_rest(refused):
     made = shop(-5)
     orders = made["orders"]
@@ -152,7 +142,7 @@ def test_a_replay_that_ended_at_any_step_is_finished_as_it_was_decided(refused, 
 
 @pytest.mark.parametrize("point", some_of("table"))
 def test_a_replay_that_was_killed(refused, tmp_path, point):
-    command = ["tests.run.quarantine_streams", refused.lake.uri, str(refused.landing), "-5"]
+    command = ["tests.run.quarantine.record_streams", refused.lake.uri, str(refused.landing), "-5"]
     killed_when(command, tmp_path, point=f"shop/orders:replay-{point}")
     replay_quarantine(shop(-5)["orders"], refused.target, refused.engine)
     assert contents(refused) == expected(-5)

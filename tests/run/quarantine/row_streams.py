@@ -1,4 +1,4 @@
-"""Streams whose expectations quarantine rows: `python -m tests.run.row_quarantine_streams LAKE LANDING MOST`."""
+"""Streams whose expectations quarantine rows: `python -m tests.run.quarantine.row_streams LAKE LANDING MOST`."""
 
 import sys
 from datetime import UTC, datetime, timedelta
