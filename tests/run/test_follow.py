@@ -76,7 +76,11 @@ def test_what_arrives_flows_through_all_streams(scratch):
     shop = Pipeline("shop")
     orders = orders_of(shop, options=REPORTED)
 
-    @shop.stream(source=orders, sink=DeltaMerge(keys=["customer"]), query=QueryOptions(output_mode="update"))
+    @shop.stream(
+        source=orders,
+        sink=DeltaMerge(keys=["customer"]),
+        query=QueryOptions(output_mode="update", options=REPORTED),
+    )
     def totals(orders):
         return orders.groupBy("customer").agg(F.sum("amount").alias("amount"))
 
@@ -116,6 +120,7 @@ def test_what_arrives_flows_through_all_streams(scratch):
         lines = sorted(records.ledger.lines(), key=lambda line: line.batch_id)
         assert [line.batch_id for line in lines] == list(range(records.snapshot().last_commit + 1))
         assert not any(line.reconstructed for line in lines), "each batch was recorded when it ended"
+        assert all("addBatch" in line.milliseconds for line in lines), "and not when it had not begun"
         assert records.holder() is None
     assert sum(line.rows_read for line in StreamRecords(scratch.lake, orders.name).ledger.lines()) == 5
 
