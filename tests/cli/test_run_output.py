@@ -158,13 +158,16 @@ def test_a_run_in_two_parts_has_one_result_per_stream():
 
     other = StreamName("shop", "other")
     first = [
-        StreamResult(stream=NAME, outcome="updated", batches=batches(2, rows_read=1), seconds=1.0),
+        StreamResult(
+            stream=NAME, outcome="updated", batches=batches(2, rows_read=1), seconds=1.0, reason="2 files"
+        ),
         StreamResult(stream=other, outcome="failed", error=TerminalError("wrong", stream=other, fix="x")),
     ]
-    then = [StreamResult(stream=NAME, outcome="idle", seconds=2.0)]
+    then = [StreamResult(stream=NAME, outcome="idle", seconds=2.0, reason="nothing new")]
     joined = _joined(first, then)
     assert [(result.stream, result.outcome, result.seconds) for result in joined] == [
         (NAME, "updated", 3.0),
         (other, "failed", 0.0),
     ]
     assert joined[0].total("rows_read") == 2
+    assert joined[0].reason == "2 files"

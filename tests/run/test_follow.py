@@ -125,6 +125,15 @@ def test_what_arrives_flows_through_all_streams(scratch):
     assert sum(line.rows_read for line in StreamRecords(scratch.lake, orders.name).ledger.lines()) == 5
 
 
+def test_nothing_arrives(scratch):
+    orders = orders_of(Pipeline("shop"))
+    scratch.run(orders, [[order("a", 1)]])
+    with followed(scratch, orders) as results:
+        time.sleep(1)
+    assert [(result.outcome, result.reason) for result in results] == [("idle", "nothing new")]
+    assert scratch.rows(orders, "customer") == multiset(["a"])
+
+
 def test_a_static_table_is_read_again_when_it_has_another_version(scratch):
     shop = Pipeline("shop")
     orders = orders_of(shop)

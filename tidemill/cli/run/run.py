@@ -315,7 +315,8 @@ def _joined(first: "Sequence[StreamResult]", then: "Sequence[StreamResult]") -> 
         if (last := by_stream.get(result.stream)) is None
         else replace(
             last,
-            outcome="updated" if last.outcome == "idle" and result.batches else last.outcome,
+            outcome=result.outcome if last.outcome == "idle" else last.outcome,
+            reason=result.reason if last.outcome == "idle" else last.reason,
             batches=(*result.batches, *last.batches),
             seconds=round(result.seconds + last.seconds, 3),
         )

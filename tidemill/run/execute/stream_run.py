@@ -507,7 +507,8 @@ class StreamRun:
             generation=snapshot.generation,
             state_rows=stateful[-1].state_rows if stateful else None,
             state_bytes=stateful[-1].state_bytes if stateful else None,
-            reason=", ".join(self.decision.reasons),
+            reason=", ".join(self.decision.reasons)
+            or ("nothing new" if outcome == "idle" else "what arrived"),
             warnings=self._warnings(batches),
             lineage=self._lineage,
             observations=self._observations,
