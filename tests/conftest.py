@@ -101,6 +101,17 @@ def _no_settings_of_this_machine(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _signals():
+    """Fail a test that leaves a signal ignored: the processes of every later test would inherit that, and not end."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    left = [number for number in before if signal.getsignal(number) == signal.SIG_IGN]
+    for number in left:
+        signal.signal(number, before[number])
+    assert not left or signal.SIG_IGN in before.values()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Give a test without the mark `jvm`, its fixtures and its processes a Java that fails."""

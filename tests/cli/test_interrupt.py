@@ -183,6 +183,16 @@ def test_a_run_that_follows_its_sources_ends_after_the_batch_in_progress(project
     assert not psutil.wait_procs(run.children, timeout=10)[1]
 
 
+@pytest.fixture
+def handlers():
+    """Give this process its signals back: after an interrupt, it ignores them."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
 def test_the_second_signal_stops_at_once():
     asked = []
     with interruptible(first=lambda: asked.append("end")):
