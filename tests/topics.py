@@ -31,6 +31,6 @@ def messages(broker, topic):
     received = []
     while len(received) < expected:
         (message,) = consumer.consume(1, timeout=30)
-        received.append((message.key(), message.value(), dict(message.headers()), message.partition()))
+        received.append((message.key(), message.value(), dict(message.headers() or ()), message.partition()))
     consumer.close()
     return received

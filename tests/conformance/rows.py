@@ -17,7 +17,7 @@ ROWS = {
     "SRC-SOCKET": "The socket source has no end and is refused, with the way around",
     "SRC-RATE": "The rate source likewise",
     "SRC-RATE-MB": "Generated rows, the same number in each batch",
-    "SRC-TABLE": "A table of a catalog",
+    "SRC-TABLE": "Tables by `readStream.table` and `toTable`, both ways",
     "OP-STATELESS": "select, where, explode, a UDF, a pandas UDF, SQL",
     "OP-AGG": "An aggregation without event time, in update and complete mode",
     "WIN-TUMBLING": "`window(t, d)`",
@@ -51,8 +51,8 @@ ROWS = {
     "TRIG-TIME": "A processing-time trigger for a limited time",
     "TRIG-DEFAULT": "As fast as possible",
     "TRIG-ONCE": "Once",
-    "TRIG-CONTINUOUS": "Continuous processing",
-    "TRIG-REALTIME": "Real-time mode",
+    "TRIG-CONTINUOUS": "Continuous processing, from Kafka to Kafka; anything else is refused",
+    "TRIG-REALTIME": "Real-time mode, likewise",
     "MGMT": "Ids and names of queries, several queries in one session, stops and errors",
     "MON-PROGRESS": "The progress of every batch, also of more than a hundred",
     "MON-LISTENER": "Query listeners of the user",
@@ -63,7 +63,7 @@ ROWS = {
     "STORE-HDFS": "State in memory, with files",
     "STORE-ROCKSDB": "State in RocksDB, with a changelog",
     "STORE-PARTITIONS": "Shuffle partitions are pinned at the first start",
-    "ASYNC-PROGRESS": "Asynchronous progress",
+    "ASYNC-PROGRESS": "Asynchronous progress tracking, likewise, and the way back",
     "TUNE": "Defaults: limits of each batch, one computation for several sinks, a pool per query",
 }
 

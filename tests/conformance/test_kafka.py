@@ -8,9 +8,11 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.conformance.test_operations import VIEWS, views_of
 from tests.raising import raises
+from tests.run.test_modes import Following, failed_checks, until
 from tests.topics import messages, new_topic
 from tidemill import DeltaAppend, KafkaSink, KafkaSource, Pipeline
 from tidemill import functions as F
+from tidemill.records.stream_records import StreamRecords
 from tidemill.testing import multiset
 
 pytestmark = [pytest.mark.kafka, pytest.mark.campaign]
@@ -136,3 +138,41 @@ def test_sink_kafka(scratch, broker, topic):
         scratch.run(sink_kafka)
     sent = multiset((key.decode(), value.decode()) for key, value, _, _ in messages(broker, topic))
     assert sent == multiset((view["user"], f'{{"n":{view["n"]}}}') for run in VIEWS for view in run)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    ["async", "continuous", "real-time"],
+    ids=["async_progress", "trig_continuous", "trig_realtime"],
+)
+def test_row(scratch, broker, topic, mode):
+    """It starts, runs and stops; an ordinary run continues behind it; and a query with state is refused."""
+    results = new_topic(broker, scratch)
+    shop = Pipeline("shop")
+
+    @shop.stream(source={"messages": KafkaSource(subscribe=topic)}, sink=KafkaSink(topic=results))
+    def doubled(messages):
+        return messages.select(F.expr("string(2 * int(string(value))) AS value"))
+
+    @shop.stream(source={"messages": KafkaSource(subscribe=topic)}, sink=KafkaSink(topic=results))
+    def distinct(messages):
+        return messages.select("value").dropDuplicates(["value"])
+
+    def sent():
+        return multiset(value.decode() for _, value, _, _ in messages(broker, results))
+
+    send(broker, topic, "1")
+    scratch.run(doubled)
+    with Following(scratch, doubled, mode):
+        send(broker, topic, "2", "3", partition=1)
+        until(lambda: sent() == multiset("246"))
+        records = StreamRecords(scratch.lake, doubled.name)
+        until(lambda: sum(line.rows_read for line in records.ledger.lines()) == 3)
+    send(broker, topic, "4")
+    scratch.run(doubled)
+    assert sent() == multiset("2468")
+    assert failed_checks(scratch, doubled) == []
+    scratch.run(distinct)
+    with Following(scratch, distinct, mode) as refused:
+        until(lambda: refused.results)
+    assert [result.error.code for result in refused.results] == ["mode-unsuitable"]

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.raising import raises
 from tidemill import DeltaAppend, DeltaSource, FileSource, Pipeline, RateSource, SparkSource
+from tidemill.run.spark.engine import session_of
 from tidemill.testing import multiset
 
 pytestmark = [pytest.mark.jvm, pytest.mark.campaign]
@@ -196,6 +197,30 @@ def test_src_delta(scratch, tmp_path):
     assert scratch.rows(changes) == multiset(
         [*((i, n, "insert") for i, n in rows.items()), ("a", 1, "delete")]
     )
+
+
+def test_src_table(scratch, tmp_path):
+    written = tmp_path / "written"
+    WRITERS["json"](tmp_path / "rows.json", [("a", 1), ("b", 2)])
+    with session_of(scratch.engine) as spark:
+        spark.sql(f"CREATE TABLE written (id STRING, n BIGINT) USING delta LOCATION '{written}'")
+        lines = spark.readStream.schema(ROW).json(str(tmp_path / "*.json"))
+        plain = lines.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        plain.trigger(availableNow=True).toTable("written", format="delta").awaitTermination()
+
+    @Pipeline("shop").stream(source={"rows": DeltaSource(path=str(written))}, sink=DeltaAppend())
+    def src_table(rows):
+        """The table that plain Spark wrote by `toTable`."""
+        return rows.select("id", "n")
+
+    scratch.run(src_table)
+    with session_of(scratch.engine) as spark:
+        spark.sql(f"CREATE TABLE ours USING delta LOCATION '{scratch.lake.table(src_table.name).uri}'")
+        read = spark.readStream.table("ours").select("id", "n").writeStream.format("memory").queryName("read")
+        read.trigger(availableNow=True).start().awaitTermination()
+        assert multiset(spark.table("read").collect()) == multiset([("a", 1), ("b", 2)])
+        for table in ("written", "ours"):
+            spark.sql(f"DROP TABLE {table}")
 
 
 @pytest.mark.parametrize("format", ["socket", "rate"], ids=["src_socket", "src_rate"])

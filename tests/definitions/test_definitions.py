@@ -253,7 +253,7 @@ def two(left, right):
         (
             lambda: QueryOptions(options={"asyncProgressTrackingEnabled": "true"}),
             "option-not-allowed",
-            "each run here ends",
+            "--mode async",
         ),
         (
             lambda: QueryOptions(options={"spark.executor.memory": "3g"}),

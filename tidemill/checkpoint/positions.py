@@ -41,6 +41,11 @@ class Position:
         """The last entry that counts in the source's own log of what it reads; None where it keeps no log."""
         return None
 
+    @property
+    def parts(self) -> int:
+        """The parts in which it is read side by side, where the source has such."""
+        return 1
+
     @classmethod
     def of(cls, offset: SourceOffset | None) -> Self | None:  # noqa: ARG003 - the base recognizes none
         """Return the position in an offset; None where a source of this kind did not write it."""

@@ -34,6 +34,7 @@ COPIES = "repairs"
 # A restart plans from the last entry of the offset log, and reads the one before it as well.
 _ENTRIES_OF_A_RESTART = 2
 _COMPACT_INTERVAL = 10  # spark.sql.streaming.fileSource.log.compactInterval
+_COMMIT = f'v1\n{{"{WATERMARK}":0}}'  # of a batch that moved no watermark
 _METADATA_OF_BATCHES = "v2"  # transformWithState keeps the absolute paths of its schemas there
 _SOURCES_HAVE_NAMES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
@@ -90,7 +91,7 @@ class CheckpointWriter:
         """
         self._create("offsets/0", _entry_like(Folder.at(like), batch, offsets, batchWatermarkMs=0))
         if is_committed:
-            self._create("commits/0", 'v1\n{"nextBatchWatermarkMs":0}')
+            self._create("commits/0", _COMMIT)
 
     def write_initial_offsets(self, name: str, offsets: str) -> None:
         """Decide where a source begins; a decision that is there stays.
@@ -200,6 +201,10 @@ class CheckpointWriter:
             self._all_copies.replace(f"{self._name}-offsets-{batch}", content.encode())
         self._files.create(f"offsets/{batch}", content.encode())
         return batch
+
+    def commit_batch(self, batch: int) -> None:
+        """Count a batch that `schedule_batch` planned as done, because another query has written its rows."""
+        self._create(f"commits/{batch}", _COMMIT)
 
     def raise_watermark(self, tail: Tail, watermark_ms: int) -> None:
         """Raise the watermark that the last commit leaves for the next batch; what the commit had needs no copy.

@@ -93,11 +93,13 @@ class Connector(ABC, Generic[AnySource]):
         kind: The name of the kind, as `Source.kind` and the manifest have it.
         position: What it makes of an offset.
         has_gaps: Whether a range of its offsets may have fewer rows than offsets.
+        is_direct: Whether a query can run from here to a sink without micro-batches: it then has `load_from`.
     """
 
     kind: ClassVar[str]
     position: ClassVar[type[Position]] = Position
     has_gaps: ClassVar[bool] = False
+    is_direct: ClassVar[bool] = False
 
     @abstractmethod
     def load(self, source: AnySource, context: SourceContext, name: str) -> "DataFrame":
@@ -117,6 +119,18 @@ class Connector(ABC, Generic[AnySource]):
         if source.watermark is None:
             return rows
         return rows.withWatermark(source.watermark.column, spark_interval(source.watermark.delay))
+
+    def load_from(self, source: AnySource, context: SourceContext, offset: str) -> "DataFrame":
+        """Return a source from an offset on, without a name and a limit.
+
+        Args:
+            context: The session and the target.
+            offset: The offset, as the checkpoint has it.
+
+        Raises:
+            NotImplementedError: The kind is not `is_direct`.
+        """
+        raise NotImplementedError
 
     def bound(self, source: AnySource, target: "Target") -> Source:
         """Return a source as a target binds it: a feed is a folder or a topic, any other source is itself.

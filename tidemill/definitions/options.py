@@ -14,6 +14,9 @@ from tidemill.text.names import valid_choice
 OutputMode = Literal["append", "update", "complete"]
 StateStore = Literal["rocksdb", "hdfs"]
 WatermarkPolicy = Literal["min", "max"]
+Mode = Literal["micro-batch", "async", "real-time", "continuous"]
+"""How Spark runs a query that follows its sources: in micro-batches; with asynchronous progress tracking; in real-time
+mode; or by continuous processing (Spark guides of these names)."""
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
@@ -68,7 +71,7 @@ class QueryOptions(Declared):
             if "asyncprogresstracking" in option.lower():
                 raise DefinitionError(
                     f"QueryOptions: options has {option!r}: Spark tracks progress asynchronously only in queries that "
-                    "run on and write to Kafka, and each run here ends; leave it out.",
+                    "run on, from Kafka to Kafka; leave it out, and use tidemill run --follow --mode async.",
                     code="option-not-allowed",
                 )
             if option in _AT_START:

@@ -15,6 +15,7 @@ from tidemill.text.names import MAIN_SINK, valid_rule_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
     from tidemill.definitions.options import OutputMode
@@ -151,6 +152,11 @@ class Sink(Declared, ABC):
         """How often a row arrives where a batch is repeated: a guarantee that a test per kind proves."""
 
     @property
+    def is_direct(self) -> bool:
+        """Whether a query without micro-batches can write it: it then has a `stream_writer`."""
+        return False
+
+    @property
     def reads_rows_once(self) -> bool:
         """Whether `write` executes the plan of the rows exactly once."""
         return False
@@ -194,6 +200,18 @@ class Sink(Declared, ABC):
         Raises:
             TidemillError: What `check` raises.
         """
+
+    def stream_writer(self, rows: "DataFrame", connection: Any) -> "DataStreamWriter":
+        """Return a writer by Spark's own sink, for a query without micro-batches.
+
+        Args:
+            rows: The streaming output.
+            connection: What `connection` returned for the target.
+
+        Raises:
+            NotImplementedError: The kind is not `is_direct`.
+        """
+        raise NotImplementedError
 
     def last_batch(self, context: SinkContext, query_id: str) -> int | None:
         """Return the newest batch of a query that the sink has; None where that is unknown: it is written again."""

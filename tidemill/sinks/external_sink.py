@@ -1,6 +1,7 @@
 """Base of the sinks that write elsewhere, and the table of commits that a stream with only such sinks gets."""
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidemill.definitions.sink import CommitMetadata, Sink, Transaction
@@ -65,6 +66,32 @@ class CommitTable(DeltaSink):
         )
         metadata = replace(metadata, rows_written=count)
         self._writer(row, "append", transaction, metadata.to_json()).save(table.uri)
+
+    def record(self, table: "TableRef", transaction: Transaction, metadata: CommitMetadata) -> None:
+        """Append the row of a batch that another query has written, without Spark; how many rows it had is unknown.
+
+        A query without micro-batches may hold every core, and a job of Spark would wait for it.
+        """
+        import pyarrow as pa
+        from deltalake import CommitProperties, write_deltalake
+        from deltalake import Transaction as DeltaTransaction
+
+        row = {
+            "query_id": pa.array([transaction.app_id]),
+            "batch_id": pa.array([transaction.version], pa.int64()),
+            "rows": pa.nulls(1, pa.int64()),
+            "committed_at": pa.array([datetime.now(UTC)], pa.timestamp("us", "UTC")),
+        }
+        write_deltalake(
+            table.uri,
+            pa.table(row),
+            mode="append",
+            storage_options=dict(table.store.delta_options()) or None,
+            commit_properties=CommitProperties(
+                custom_metadata={"userMetadata": metadata.to_json()},
+                app_transactions=[DeltaTransaction(transaction.app_id, transaction.version)],
+            ),
+        )
 
 
 def columns_unsuitable(what: str, *, fix: str) -> TerminalError:

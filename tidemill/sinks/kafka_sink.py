@@ -15,6 +15,7 @@ from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
     from tidemill.target.target import KafkaCluster, Target
@@ -100,6 +101,11 @@ class KafkaSink(ExternalSink):
         _check_options(self.options)
 
     @property
+    def is_direct(self) -> bool:
+        """Spark has a sink of its own for Kafka."""
+        return True
+
+    @property
     def delivery(self) -> Delivery:
         """A batch that is repeated before the main table has committed is written again."""
         return "at least once"
@@ -138,15 +144,17 @@ class KafkaSink(ExternalSink):
 
     def write(self, rows: "DataFrame", batch: SinkBatch) -> None:
         """Write the rows as messages."""
-        cluster: KafkaCluster = batch.context.connection
-        writer = (
-            self._messages(rows, f"{batch.identity.query_id}/{batch.identity.batch_id}")
-            .write.format("kafka")
-            .options(**cluster.producer_options())
-            .option("kafka.acks", "all")
-            .options(**self.options)
-        )
-        (writer if self.topic is None else writer.option("topic", self.topic)).save()
+        identity = f"{batch.identity.query_id}/{batch.identity.batch_id}"
+        messages = self._messages(rows, identity)
+        messages.write.format("kafka").options(**self._options(batch.context.connection)).save()
+
+    def stream_writer(self, rows: "DataFrame", connection: "KafkaCluster") -> "DataStreamWriter":
+        """Return a writer of the rows as messages, without the header that names a batch."""
+        return self._messages(rows, None).writeStream.format("kafka").options(**self._options(connection))
+
+    def _options(self, cluster: "KafkaCluster") -> dict[str, str]:
+        topic = {} if self.topic is None else {"topic": self.topic}
+        return {**cluster.producer_options(), "kafka.acks": "all", **self.options, **topic}
 
     def _columns(self, output: Mapping[str, Any]) -> dict[str, str]:
         """Return the column of each part of a message: those that it must have, and those that the output has."""
@@ -159,8 +167,8 @@ class KafkaSink(ExternalSink):
             columns["value"] = "value"
         return columns
 
-    def _messages(self, rows: "DataFrame", batch: str) -> "DataFrame":
-        """Return the rows as Spark's Kafka sink takes them."""
+    def _messages(self, rows: "DataFrame", batch: str | None) -> "DataFrame":
+        """Return the rows as Spark's Kafka sink takes them, with a header that names their batch."""
         from pyspark.sql import functions as F
 
         parts: dict[str, Column] = {
@@ -172,12 +180,14 @@ class KafkaSink(ExternalSink):
             parts["value"] = F.to_json(
                 F.struct(*[F.col(sql_identifier(column)) for column in rows.columns if column not in ours])
             )
-        header = F.array(
-            F.struct(F.lit(BATCH_HEADER).alias("key"), F.lit(batch).cast("binary").alias("value"))
-        )
-        if "headers" in parts:
-            header = F.concat(F.coalesce(parts["headers"], F.slice(header, 1, 0)), header)
-        return rows.select(*[column.alias(part) for part, column in (parts | {"headers": header}).items()])
+        if batch is not None:
+            header = F.array(
+                F.struct(F.lit(BATCH_HEADER).alias("key"), F.lit(batch).cast("binary").alias("value"))
+            )
+            if "headers" in parts:
+                header = F.concat(F.coalesce(parts["headers"], F.slice(header, 1, 0)), header)
+            parts["headers"] = header
+        return rows.select(*[column.alias(part) for part, column in parts.items()])
 
     def _check_topic(self, topic: str, cluster: "KafkaCluster") -> None:
         from tidemill.connectors.kafka.client import client_of

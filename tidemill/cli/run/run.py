@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 from tidemill.cli.shared.interrupt import exit_interrupted, interruptible
 from tidemill.cli.shared.output import EXIT_PROBLEM, print_json, progress_console
 from tidemill.cli.shared.target_flags import StreamFlags, target_flags
+from tidemill.definitions.options import Mode
 from tidemill.text.durations import format_duration
 from tidemill.text.plurals import pluralize
 
@@ -78,6 +79,13 @@ def run(
         str | None,
         typer.Option("--for", metavar="DURATION", help="With --follow: ends after this long, such as 8h."),
     ] = None,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            help="With --follow: how Spark runs the queries. All but micro-batch are for streams from a Kafka topic to "
+            "a Kafka topic, and write at least once."
+        ),
+    ] = "micro-batch",
     once: Annotated[
         bool,
         typer.Option(
@@ -94,8 +102,12 @@ def run(
     Exit status: 0, 1 if a stream failed or was skipped, 2 if the settings are wrong, 130 if interrupted.
     """
     seconds = _wait_seconds(wait)
-    following = _follow(follow, following_for, once=once)
+    following = _follow(follow, following_for, mode, once=once)
     target, streams = flags.select()
+    if following is not None:
+        from tidemill.run.execute.direct import check_mode
+
+        check_mode(streams, following.mode, following.every)
     run_id = new_run_id()
     if seconds:
         _wait(target, streams, seconds, quiet=flags.as_json)
@@ -117,7 +129,7 @@ def run(
         raise typer.Exit(EXIT_PROBLEM)
 
 
-def _follow(follow: str | None, length: str | None, *, once: bool) -> "Follow | None":
+def _follow(follow: str | None, length: str | None, mode: Mode, *, once: bool) -> "Follow | None":
     """Return what the flags say; None for a run that ends with the data that waits."""
     from tidemill.errors import ConfigurationError
     from tidemill.run.execute.follow import Follow
@@ -127,6 +139,12 @@ def _follow(follow: str | None, length: str | None, *, once: bool) -> "Follow | 
         raise ConfigurationError(
             "--for limits how long a run follows its sources, and this one ends with the data that waits.",
             fix=f"add --follow: tidemill run --follow --for {length}",
+            code="arguments-conflict",
+        )
+    if follow is None and mode != "micro-batch":
+        raise ConfigurationError(
+            f"--mode {mode} is for a run that follows its sources, and this one ends with the data that waits.",
+            fix=f"add --follow: tidemill run --follow --mode {mode}",
             code="arguments-conflict",
         )
     if follow is None:
@@ -140,6 +158,7 @@ def _follow(follow: str | None, length: str | None, *, once: bool) -> "Follow | 
     return Follow(
         every=flag_duration(follow, field="--follow"),
         length=None if length is None else flag_duration(length, field="--for"),
+        mode=mode,
     )
 
 
@@ -303,6 +322,8 @@ class _RunView:
 
 def _announcement(count: int, follow: "Follow") -> str:
     every = f", with a batch every {format_duration(follow.every)}" if follow.every else ""
+    if follow.mode != "micro-batch":
+        every = f" in {follow.mode} mode"
     length = "" if follow.length is None else f" for {format_duration(follow.length)}"
     return f"Following the sources of {pluralize(count, 'stream')}{every}{length}. Ctrl-C ends it."
 

@@ -23,6 +23,7 @@ from tidemill.connectors.kafka.source import KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from tidemill.target.target import Target
 
@@ -33,6 +34,7 @@ class KafkaConnector(Connector[KafkaSource]):
     kind = "kafka"
     position = TopicPosition
     has_gaps = True
+    is_direct = True
 
     # librdkafka is loaded only where a topic is read, hence the imports.
 
@@ -181,25 +183,37 @@ class KafkaConnector(Connector[KafkaSource]):
 
     def load(self, source: KafkaSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a streaming DataFrame of Kafka's columns (Spark's Kafka guide, "Reading Data from Kafka")."""
-        reader = (
-            context.spark.readStream.name(name)
-            .format("kafka")
-            .options(**source.cluster_in(context.target).spark_options())
-            .options(**source.options)
-            .option("startingOffsets", _starting_offsets(source, context.target))
-            .option("includeHeaders", str(source.include_headers).lower())
-        )
+        reader = context.spark.readStream.name(name)
         if source.max_records_per_batch:
             reader = reader.option("maxOffsetsPerTrigger", str(source.max_records_per_batch))
-        if source.subscribe:
-            reader = reader.option("subscribe", ",".join(source.subscribe))
-        elif source.subscribe_pattern:
-            reader = reader.option("subscribePattern", source.subscribe_pattern)
-        else:
-            reader = reader.option(
-                "assign", json.dumps({topic: list(numbers) for topic, numbers in source.assign.items()})
-            )
-        return reader.load()
+        return _loaded(reader, source, context.target)
+
+    def load_from(self, source: KafkaSource, context: SourceContext, offset: str) -> "DataFrame":
+        """Return the messages from an offset on; a partition that is newer than the offset begins at its first one."""
+        offsets = {
+            topic: {int(number): at for number, at in numbers.items()}
+            for topic, numbers in json.loads(offset).items()
+        }
+        return _loaded(context.spark.readStream, source.starting_at(offsets), context.target)
+
+
+def _loaded(reader: "DataStreamReader", source: KafkaSource, target: "Target") -> "DataFrame":
+    reader = (
+        reader.format("kafka")
+        .options(**source.cluster_in(target).spark_options())
+        .options(**source.options)
+        .option("startingOffsets", _starting_offsets(source, target))
+        .option("includeHeaders", str(source.include_headers).lower())
+    )
+    if source.subscribe:
+        reader = reader.option("subscribe", ",".join(source.subscribe))
+    elif source.subscribe_pattern:
+        reader = reader.option("subscribePattern", source.subscribe_pattern)
+    else:
+        reader = reader.option(
+            "assign", json.dumps({topic: list(numbers) for topic, numbers in source.assign.items()})
+        )
+    return reader.load()
 
 
 def _starting_offsets(source: KafkaSource, target: "Target") -> str:

@@ -36,6 +36,11 @@ class TopicPosition(Position):
         """The offsets by topic and partition."""
         return {(topic, number): at for topic, of in self.partitions.items() for number, at in of.items()}
 
+    @property
+    def parts(self) -> int:
+        """The number of partitions."""
+        return len(self.by_partition)
+
     def describe(self) -> str:
         """Return the next record of each partition."""
         topics = (

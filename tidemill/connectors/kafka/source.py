@@ -1,7 +1,7 @@
 """Kafka topics as a source."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.known_options import KAFKA_OPTIONS, known_options, option_of
@@ -109,6 +109,11 @@ class KafkaSource(Source):
             ConfigurationError: The target has no cluster of that name.
         """
         return target.cluster(self.cluster)
+
+    def starting_at(self, offsets: Mapping[str, Mapping[int, int]]) -> "KafkaSource":
+        """Return the source with other starting offsets, in place of all that it declares."""
+        options = {name: value for name, value in self.options.items() if name.lower() not in _STARTS}
+        return replace(self, starting_offsets=offsets, options=options)
 
     @property
     def fails_on_data_loss(self) -> bool:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING
 
+from tidemill.definitions.options import Mode
 from tidemill.run.tables.versions import current_versions
 
 if TYPE_CHECKING:
@@ -20,24 +21,36 @@ _LOOK_SECONDS = 5.0
 _REMOVAL = re.compile("DELTA_SOURCE_(TABLE_IGNORE_CHANGES|IGNORE_DELETE)")
 
 
+# How often a query that is not made of batches saves its progress; a real-time batch lasts at least 5 s.
+_SAVED_EVERY: dict[Mode, timedelta] = {
+    "real-time": timedelta(seconds=30),
+    "continuous": timedelta(seconds=10),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
     """Queries that continue with what arrives, until they are asked to end.
 
     Attributes:
-        every: How often a batch starts; 0 for as soon as the one before has ended.
+        every: How often a batch starts; 0 for as soon as the one before has ended. In real-time and continuous mode
+            how often Spark saves the progress; 0 for 30 s and 10 s.
         length: How long; None for no limit. Whoever started the run sets `ended` then.
         ended: Set it to end them: each query stops when its batch in progress has ended.
+        mode: How Spark runs them.
     """
 
     every: timedelta = timedelta(0)
     length: timedelta | None = None
     ended: Event = field(default_factory=Event)
+    mode: Mode = "micro-batch"
 
     @property
     def trigger(self) -> dict[str, str]:
         """The trigger of Spark."""
-        return {"processingTime": f"{self.every // timedelta(milliseconds=1)} milliseconds"}
+        every = self.every or _SAVED_EVERY.get(self.mode, self.every)
+        kind = {"real-time": "realTime", "continuous": "continuous"}.get(self.mode, "processingTime")
+        return {kind: f"{every // timedelta(milliseconds=1)} milliseconds"}
 
 
 def interruption(

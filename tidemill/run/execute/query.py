@@ -104,7 +104,7 @@ def _of_tables(stream: "Stream", context: SourceContext) -> Query:
         for name, rows in inputs.items()
         if not stream.sources[name].streaming
     }
-    output = _output(stream, *inputs.values())
+    output = output_of(stream, *inputs.values())
     refuse_reserved(output.columns, _reserved(stream, inputs.values()), where="the function's output")
     rows = observed(output, stream.expect)
     plan = full_plan(rows, locations)
@@ -130,7 +130,7 @@ def _of_feed(stream: "Stream", feed: Feed, context: SourceContext, generation: i
     locations = _locations(context)
     lines = feed.lines(context, name)
     records = observed_input(feed.validated_lines(lines), name)
-    output = _output(stream, records.drop(RAW, VIOLATED))
+    output = output_of(stream, records.drop(RAW, VIOLATED))
     ours = [column for column in TABLE_COLUMNS if column != ORIGIN]
     refuse_reserved(output.columns, ours, where="the function's output")
     text = plan_text(output, locations)
@@ -276,7 +276,7 @@ def _open_windows(stream: "Stream", plan: str) -> tuple[str, ...]:
     )
 
 
-def _output(stream: "Stream", *inputs: "DataFrame") -> "DataFrame":
+def output_of(stream: "Stream", *inputs: "DataFrame") -> "DataFrame":
     """Return the output of a stream's function.
 
     Raises:

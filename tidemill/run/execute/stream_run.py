@@ -3,13 +3,14 @@
 3. Repair: lines that a killed run left out of the ledger are written; a batch that was planned and not committed
    is repeated alone, with the static versions of its first attempt; a no-data batch that a kill prevented is run.
 4. A session of the stream's own.
-5. The available-now query; or, where the run follows its sources, one with a processing-time trigger.
+5. The available-now query; or, where the run follows its sources, one with a processing-time trigger, or one in a
+   mode of low latency (direct.py).
 6. The guard of the edges, before and after the query.
 7. Waiting on a thread of its own, and the records: a ledger line per batch, the manifest at the end.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -36,7 +37,7 @@ from tidemill.run.batch.validation_rules import ValidationRules, rules_of, valid
 from tidemill.run.batch.writer import BatchWriter, Ingest
 from tidemill.run.decide.decision import RunDecision
 from tidemill.run.decide.watermark import newest_events, watermark_to_continue
-from tidemill.run.execute import query, relocation
+from tidemill.run.execute import direct, query, relocation
 from tidemill.run.execute.follow import Follow, after, interruption, is_removal
 from tidemill.run.execute.progress import Live, expected_batches
 from tidemill.run.execute.recorder import Recorder
@@ -54,6 +55,7 @@ from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from tidemill.definitions.stream import Stream
@@ -96,6 +98,7 @@ class StreamRun:
     once: bool = False
     _spark_seconds: float = field(init=False, default=0.0)
     _recorder: Recorder = field(init=False)
+    _direct: direct.DirectQuery = field(init=False)
     _running: RunningQuery | None = field(init=False, default=None)
     _sources: Mapping[str, SourceRecord] = field(init=False, default_factory=dict)
     _lineage: Lineage = field(init=False, default_factory=dict)
@@ -134,6 +137,14 @@ class StreamRun:
             newest_events=partial(newest_events, self.stream, self.target, self._snapshot),
         )
         self._recorder.complete()
+        self._direct = direct.DirectQuery(
+            stream=self.stream,
+            target=self.target,
+            snapshot=self._snapshot,
+            recorder=self._recorder,
+            lease=self.lease,
+            shows=partial(_show, self.live, self.stream.name),
+        )
         if self.decision.needs_query or self.follow is not None:
             self._query(planned_only=planned_only)
         # The first stream of a run waits for Spark to start, which is not its own work.
@@ -171,19 +182,22 @@ class StreamRun:
         check_unread_files(self.stream, lake, before, self._sources)
         if not planned_only:  # a backfill checks what it needs itself
             check_planned_files(self.stream, self.target, self._snapshot, self._sources)
+        self._direct.finish()  # of a run that was killed
         self._repair(spark, confs)
         if planned_only:
             return
         self._continue_watermark(spark, confs, waiting=[*self.decision.counted, *self.decision.uncounted])
         self._pass_restores(spark, confs)
-        if self.follow is None:
+        if self.follow is not None and self.follow.mode != "micro-batch":
+            self._follow_directly(spark, confs, self.follow)
+        elif self.follow is not None:
+            self._follow_sources(spark, confs, self.follow)
+        else:
             pins, limit = current_versions(self.stream, lake), self.stream.query.max_run
             trigger = {"once": True} if self.once else {"availableNow": True}
             enough = after(limit) if isinstance(limit, timedelta) else None
             self._execute(spark, confs, pins, trigger=trigger, enough=enough)
             self._end_of_data(spark, confs, waiting=[*self.decision.counted])
-        else:
-            self._follow_sources(spark, confs, self.follow)
 
     def _follow_sources(self, spark: "SparkSession", confs: dict[str, str], follow: Follow) -> None:
         """Run queries with a processing-time trigger, one after another, until the run is asked to end.
@@ -204,6 +218,28 @@ class StreamRun:
                 self._pass_restores(spark, confs)
                 self._execute(spark, confs, pins, trigger={"availableNow": True})
             self._end_of_data(spark, confs, waiting=self.stream.sources)
+
+    def _follow_directly(self, spark: "SparkSession", confs: dict[str, str], follow: Follow) -> None:
+        """Run a query in a mode of low latency, which begins where the first batch has ended."""
+
+        def has_begun() -> bool:
+            return follow.ended.is_set() or self._tail().latest_commit is not None
+
+        if not has_begun():
+            self._execute(spark, confs, {}, trigger=Follow().trigger, enough=has_begun)
+        if follow.ended.is_set():
+            return
+        built = self._build(spark, confs, {}, stops_at_removed=False)
+
+        def has_to_stop() -> bool:
+            self._direct.record_now_and_then()
+            return follow.ended.is_set()
+
+        with direct.own_confs(spark), direct.refusals(follow.mode):
+            writer = self._direct.writer(spark, follow.mode, built).trigger(**follow.trigger)
+            started = self._start(writer, expected=None)
+            self._wait(started, self._direct.take, self._direct.record, enough=has_to_stop)
+        self._direct.finish()
 
     def _end_of_data(self, spark: "SparkSession", confs: dict[str, str], *, waiting: Collection[str]) -> None:
         """Do what follows the last row that was read, and check what was read."""
@@ -455,22 +491,44 @@ class StreamRun:
             expected: About how many batches there will be; None where nobody knows.
             enough: Asked whether it has to stop after the batch in progress.
         """
-        stream = self.stream
+        started = self._start(writer, expected=expected)
+        self._recorder.update(query_id=str(started.id))
+        take = partial(_take, self._recorder, self.live, self.stream.name)
+        self._wait(started, take, self._recorder.complete, enough=enough or (lambda: False))
+
+    def _start(self, writer: "DataStreamWriter", *, expected: int | None) -> "StreamingQuery":
         self.lease.check()
         if self.canceled.is_set():  # starting and stopping a query takes longer than a canceled run has
             raise CanceledError
         started = writer.start()
-        self.live.enter(stream.name, "running", expected_batches=expected)
-        self._running = RunningQuery(started, partial(_take, self._recorder, self.live, stream.name))
+        self.live.enter(self.stream.name, "running", expected_batches=expected)
+        return started
+
+    def _wait(
+        self,
+        started: "StreamingQuery",
+        take: Callable[[list[Progress]], None],
+        complete: Callable[[], object],
+        *,
+        enough: Callable[[], bool],
+    ) -> None:
+        """Wait until a query ends.
+
+        Args:
+            started: The query.
+            take: Takes the progress of batches that have ended.
+            complete: Records what is not recorded yet, however the query has ended.
+            enough: Asked whether it has to stop after the batch in progress.
+        """
+        self._running = RunningQuery(started, take)
         try:
-            self._recorder.update(query_id=str(started.id))
-            self._running.wait(self.canceled, enough=enough or (lambda: False))
+            self._running.wait(self.canceled, enough=enough)
         except BaseException:
             if self._running.done.is_set():
                 with suppress(TidemillError, OSError):  # the failure of the query is the one to report
-                    self._recorder.complete()
+                    complete()
             raise
-        self._recorder.complete()
+        complete()
 
     def _warnings(self, batches: tuple[BatchRecord, ...]) -> tuple[str, ...]:
         """Return what the stream's author may not expect, one sentence each."""
@@ -521,5 +579,8 @@ def _take(recorder: Recorder, live: Live, stream: "StreamName", progress: list[P
     This is no method: a query that refers to its run would keep the run's session in a cycle until the interpreter
     ends, and then closing the session of Spark Connect waits forever for a thread that has ended.
     """
-    lines = recorder.take(progress)
-    live.add(stream, batches=len(progress), rows_read=sum(line.rows_read or 0 for line in lines))
+    _show(live, stream, recorder.take(progress))
+
+
+def _show(live: Live, stream: "StreamName", lines: Sequence[BatchRecord]) -> None:
+    live.add(stream, batches=len(lines), rows_read=sum(line.rows_read or 0 for line in lines))

@@ -178,6 +178,11 @@ def _has_ended(observation: "Observation", seconds: float) -> bool:
     return bool(future.isCompleted())
 
 
+def task_slots(spark: "SparkSession") -> int | None:
+    """Return how many tasks Spark can run at the same time; None with Spark Connect, which does not say it."""
+    return spark.sparkContext.defaultParallelism if is_classic(spark) else None
+
+
 def check_supported(rows: "DataFrame", output_mode: str) -> None:
     """Raise what the start of a query would raise about its plan; nothing is read.
 
