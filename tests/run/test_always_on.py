@@ -1,6 +1,10 @@
-"""Streams of short runs next to queries that are never stopped: after each run both tables are the same."""
+"""Streams of short runs next to queries that are never stopped: after each run both tables are the same.
+
+At the end, where no row was late, they are also what a computation over all rows at once returns.
+"""
 
 import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -12,10 +16,12 @@ from tidemill import DeltaAppend, Feed, Json, Pipeline, QueryOptions
 from tidemill import functions as F
 from tidemill.run.spark.engine import session_of
 from tidemill.storage.table_ref import TableRef
+from tidemill.testing import multiset
 
 INPUTS = ("a", "b", "c")
 DELAYS = {"a": "10 minutes", "b": "25 minutes", "c": "5 minutes"}
 START = datetime(2026, 1, 1, tzinfo=UTC)
+NONE_IS_LATE, SOME_ARE_LATE = timedelta(minutes=4), timedelta(minutes=15)
 
 
 def _windowed(a, b, c):
@@ -77,10 +83,30 @@ class AlwaysOn:
             query.stop()
 
 
-def news(chance: random.Random, time: datetime) -> list[dict]:
-    """A few events around a time, those of the last quarter of an hour out of order."""
+def batch(rows: dict[str, list[dict]]) -> dict[str, Counter]:
+    """What a computation over all rows at once returns, where no row is late."""
+    windows = Counter(
+        (row["at"] - timedelta(seconds=row["at"].timestamp() % 900), row["id"])
+        for given in rows.values()
+        for row in given
+    )
+    joined = []
+    for row in rows["a"]:
+        others = (other for name in ("b", "c") for other in rows[name] if other["id"] == row["id"])
+        near = [
+            other["at"] for other in others if timedelta() <= other["at"] - row["at"] <= timedelta(minutes=20)
+        ]
+        joined += [(row["id"], row["at"], at) for at in near or [None]]
+    return {
+        "windowed": multiset((start, name, count) for (start, name), count in windows.items()),
+        "joined": multiset(joined),
+    }
+
+
+def news(chance: random.Random, time: datetime, disorder: timedelta) -> list[dict]:
+    """A few events before a time, out of order."""
     return [
-        {"id": f"k{chance.randrange(3)}", "at": time - timedelta(seconds=chance.randrange(900))}
+        {"id": f"k{chance.randrange(3)}", "at": time - timedelta(seconds=chance.randrange(disorder.seconds))}
         for _ in range(chance.randrange(1, 5))
     ]
 
@@ -91,37 +117,52 @@ def put(table: str, rows: list[dict]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "seed", "policy"),
+    ("runs", "seed", "policy", "disorder"),
     [
-        (6, 1, "min"),
+        (6, 1, "min", NONE_IS_LATE),
         *(
-            pytest.param(30, seed, policy, marks=pytest.mark.campaign)
-            for seed in (2, 3)
+            pytest.param(30, seed, policy, disorder, marks=pytest.mark.campaign)
+            for seed, disorder in ((2, SOME_ARE_LATE), (3, NONE_IS_LATE))
             for policy in ("min", "max")
         ),
     ],
 )
-def test_each_run_ends_where_a_query_that_never_stops_would_be(scratch, tmp_path, runs, seed, policy):
+def test_each_run_ends_where_a_query_that_never_stops_would_be(
+    scratch, tmp_path, *, runs, seed, policy, disorder
+):
     chance, time = random.Random(seed), START
     both = streams(policy)
+    given: dict[str, list[dict]] = {name: [] for name in INPUTS}
     for name in INPUTS:
         put(scratch.lake.table(both[0].sources[name].upstream).uri, [])
         put(str(scratch.landing / name), [])
+
+    def arrive(name, rows):
+        put(scratch.lake.table(both[0].sources[name].upstream).uri, rows)
+        put(str(scratch.landing / name), rows)
+
+    def run(peer):
+        peer.follow()
+        for stream in both:
+            scratch.run(stream)
+            assert scratch.rows(stream) == scratch.table_rows(peer.tables[stream.name.stream]), stream.name
+
     with session_of(scratch.engine) as spark:
         peer = AlwaysOn(spark, scratch, tmp_path / "always-on", policy)
         try:
             for _ in range(runs):
                 time += timedelta(minutes=chance.randrange(5, 40))
                 for name in chance.sample(INPUTS, chance.randrange(1, 4)):
-                    rows = news(chance, time)
-                    put(scratch.lake.table(both[0].sources[name].upstream).uri, rows)
-                    put(str(scratch.landing / name), rows)
-                peer.follow()
-                for stream in both:
-                    scratch.run(stream)
-                    assert scratch.rows(stream) == scratch.table_rows(peer.tables[stream.name.stream]), (
-                        stream.name
-                    )
+                    rows = news(chance, time, disorder)
+                    given[name] += rows
+                    arrive(name, rows)
+                run(peer)
+            for name in INPUTS:
+                arrive(name, [{"id": f"end {name}", "at": time + timedelta(days=1)}])
+            run(peer)
         finally:
             peer.stop()
-    assert all(scratch.rows(stream) for stream in both)
+    for stream in both:
+        assert scratch.rows(stream)
+        if disorder == NONE_IS_LATE:
+            assert scratch.rows(stream) == batch(given)[stream.name.stream], stream.name

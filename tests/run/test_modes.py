@@ -117,7 +117,8 @@ def test_what_arrives_is_written_at_once_and_an_ordinary_run_continues(scratch, 
             time.sleep(0.3)
             send(broker, source, value, "skipped")
         until(lambda: received(broker, sink).total() == 6)
-        until(lambda: sum(line.rows_read for line in lines_of(scratch, stream)) == 10)
+        if mode == "continuous":  # it ends at once, and what it has not saved would be written again
+            until(lambda: sum(line.rows_read for line in lines_of(scratch, stream)) == 10)
         assert StreamRecords(scratch.lake, stream.name).holder() is not None, "the lease is held"
     assert [(result.outcome, result.error) for result in following.results] == [("updated", None)]
     assert received(broker, sink) == multiset("ABCDEF")
