@@ -7,6 +7,7 @@ from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.formats.csv import Csv
 from tidemill.connectors.formats.json import Json
 from tidemill.connectors.formats.raw import Raw
+from tidemill.connectors.jdbc.source import JdbcSource
 from tidemill.connectors.kafka.source import KafkaSource
 from tidemill.connectors.rate.source import RateSource
 from tidemill.connectors.spark.source import SparkSource
@@ -45,6 +46,7 @@ __all__ = [
     "FileSource",
     "ForeachSink",
     "JdbcSink",
+    "JdbcSource",
     "Json",
     "KafkaSink",
     "KafkaSource",

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline, QueryOptions
+from tests.postgres_server import PASSWORD, VARIABLE
+from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, JdbcSource, Json, Pipeline, QueryOptions
 from tidemill import functions as F
 from tidemill.records.stream_records import StreamRecords
 from tidemill.testing import multiset
@@ -96,6 +97,54 @@ def test_join_static(scratch):
     assert scratch.rows(join_static) == scratch.rows(join_static_right) == multiset(rows)
     assert scratch.rows(join_static_inner) == multiset(row for row in rows if row[1])
     assert scratch.rows(join_static_semi) == multiset((n,) for n, name in rows if name)
+
+
+NAMES = [{"u0": "Ada"}, {"u2": "Bo", "u0": "Ann"}, {"u1": "Cy"}]
+NAMED = multiset(
+    (view["n"], names.get(view["user"])) for run, names in zip(VIEWS, NAMES, strict=True) for view in run
+)
+
+
+def test_join_static_files(scratch, tmp_path):
+    shop = Pipeline("shop")
+    views = views_of(shop)
+    names = FileSource(path=str(tmp_path / "names"), format="csv", schema="user STRING, name STRING")
+
+    @shop.stream(source={"views": views, "names": names.static()}, sink=DeltaAppend())
+    def join_static_files(views, names):
+        """Each view with the name of its user, by the files that are there when the run starts."""
+        return views.join(names, "user", "left").select("n", "name")
+
+    (tmp_path / "names").mkdir()
+    for arriving, known in zip(VIEWS, NAMES, strict=True):
+        (tmp_path / "names" / "all.csv").write_text(
+            "".join(f"{user},{name}\n" for user, name in known.items())
+        )
+        scratch.run(views, [arriving])
+        scratch.run(join_static_files)
+    assert scratch.rows(join_static_files) == NAMED
+
+
+def test_join_static_database(scratch, postgres, monkeypatch):
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    scratch.databases["default"] = postgres.database
+    table = postgres.new_table("names")
+    shop = Pipeline("shop")
+    views = views_of(shop)
+    names = JdbcSource(query=f"SELECT * FROM {table}")  # noqa: S608 - of tests
+
+    @shop.stream(source={"views": views, "names": names}, sink=DeltaAppend())
+    def join_static_database(views, names):
+        """Each view with the name of its user, by the rows of a table in Postgres."""
+        return views.join(names, "user", "left").select("n", "name")
+
+    for arriving, known in zip(VIEWS, NAMES, strict=True):
+        values = ", ".join(f"('{user}', '{name}')" for user, name in known.items())
+        postgres.execute(f"DROP TABLE IF EXISTS {table}")
+        postgres.execute(f'CREATE TABLE {table} ("user", name) AS VALUES {values}')
+        scratch.run(views, [arriving])
+        scratch.run(join_static_database)
+    assert scratch.rows(join_static_database) == NAMED
 
 
 def test_wm_late(scratch):

@@ -26,7 +26,16 @@ from tidemill.definitions.source import Source
 from tidemill.storage.lake import Lake
 from tidemill.target.target import FolderBinding, KafkaCluster, Target, TopicBinding
 
-SOURCES = {"KafkaSource", "FileSource", "DeltaSource", "Feed", "StreamTable", "RateSource", "SparkSource"}
+SOURCES = {
+    "KafkaSource",
+    "FileSource",
+    "DeltaSource",
+    "Feed",
+    "StreamTable",
+    "RateSource",
+    "SparkSource",
+    "JdbcSource",
+}
 LIBRARY = Path(tidemill.__file__).parent
 
 
@@ -88,7 +97,7 @@ def test_each_kind_of_source_has_a_connector(target):
         RateSource(),
     ]
     assert [connector_of(source).kind for source in sources] == ["delta", "file", "kafka", "rate"]
-    assert {"delta", "file", "kafka", "rate", "spark", "feed"} == set(kinds())
+    assert {"delta", "file", "jdbc", "kafka", "rate", "spark", "feed"} == set(kinds())
     bound = [resolved(Feed(name, Raw()), target) for name in ("files", "topic")]
     assert [(connector.kind, source.describe()) for connector, source in bound] == [
         ("file", "feed files"),

@@ -16,6 +16,7 @@ from tidemill import (
     Expect,
     Feed,
     FileSource,
+    JdbcSource,
     Json,
     KafkaSource,
     Pipeline,
@@ -76,11 +77,13 @@ def shop() -> Pipeline:
             "topics": KafkaSource(cluster="main", subscribe=("a", "b")),
             "files": FileSource(path="/data/in", format="json", schema="id STRING"),
             "table": DeltaSource(path="/data/table"),
+            "people": JdbcSource(table="crm.people", database="sales"),
+            "countries": JdbcSource(query="SELECT id FROM crm.countries"),
         },
         sink=DeltaAppend(),
     )
-    def outside(topics, files, table):
-        return topics.union(files).union(table)
+    def outside(topics, files, table, people, countries):
+        return topics.union(files).union(table).join(people, "id").join(countries, "id")
 
     return pipeline
 
@@ -121,6 +124,8 @@ def test_external_data_is_a_dependency(specs):
         "kafka/main/b",
         "files/data/in",
         "delta/data/table",
+        "postgres/sales/crm/people",
+        "postgres/default/query-4a3317f7",
     }
 
 
@@ -129,7 +134,7 @@ def test_kinds_name_what_a_stream_reads_from_outside(specs):
     assert specs["views"].kinds == {"spark", "deltalake", "kafka"}
     assert specs["prices"].kinds == {"spark", "deltalake"}  # nothing binds its feed
     assert specs["joined"].kinds == {"spark", "deltalake"}
-    assert specs["outside"].kinds == {"spark", "deltalake", "kafka", "file"}
+    assert specs["outside"].kinds == {"spark", "deltalake", "kafka", "file", "postgres"}
 
 
 def test_a_table_that_does_not_exist_yet_has_a_path_and_no_columns(specs, tmp_path):
@@ -174,6 +179,8 @@ def test_each_external_source_is_one_asset(tmp_path):
         "kafka/main/b",
         "files/data/in",
         "delta/data/table",
+        "postgres/sales/crm/people",
+        "postgres/default/query-4a3317f7",
     }
     assert by_key["feed/ad-views"].kinds == {"kafka"}
     assert by_key["feed/ad-views"].metadata["tidemill/binding"] == "kafka://broker:9092/views"

@@ -43,6 +43,7 @@ def test_a_python_data_source_is_read_once_run_after_run(scratch, tmp_path, monk
         ({"format": "rate"}, "source-endless", "RateSource"),
         ({"format": "kafka"}, "source-known", "KafkaSource"),
         ({"format": "parquet"}, "source-known", "FileSource"),
+        ({"format": "jdbc"}, "snapshot-not-streamed", "JdbcSource"),
         ({"format": "pubsub", "options": {"api_key": "abc"}}, "secret-literal", "${API_KEY}"),
         ({"format": ""}, "argument-invalid", "Python data source"),
         ({"format": "pubsub", "options": {"rows": 3}}, "argument-invalid", "as a string"),

@@ -129,8 +129,8 @@ class ExternalData:
     Attributes:
         path: The parts of its asset key, valid in Dagster whatever the original is (`external_keys.py`):
             `("feed", "ad-clicks")`, `("kafka", <cluster>, <topic>)`, `("kafka", <cluster>, "pattern", ...)`,
-            `("files", <folders> ...)`, `("delta", <folders> ...)`.
-        kind: `kafka`, `file` or `deltalake`; None where only the target decides and there is none.
+            `("files", <folders> ...)`, `("delta", <folders> ...)`, `("postgres", <database>, <schema>, <table>)`.
+        kind: `kafka`, `file`, `deltalake` or `postgres`; None where only the target decides and there is none.
         description: A short description.
         metadata: Further facts; `tidemill/source` is the topic, pattern or path as it was declared.
     """

@@ -1,7 +1,7 @@
 """The base of all connectors: one object per kind of source, with everything about the kind."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -174,6 +174,13 @@ class Connector(ABC, Generic[AnySource]):
 
         Args:
             recorded: The version that an earlier run has decided; None before the first run.
+        """
+        return None
+
+    def signature(self, source: AnySource) -> Hashable:
+        """Return a value that differs once a snapshot has other data, without Spark; None where nobody knows.
+
+        The snapshots of tables have versions instead.
         """
         return None
 

@@ -42,6 +42,16 @@ def folder_key(namespace: str, path: str) -> tuple[str, ...]:
     return _key(namespace, parts, path, exact=path == (url if in_store else local))
 
 
+def table_key(database: str, table: str) -> tuple[str, ...]:
+    """Return the key of a table of a database: `postgres/<database>/<schema>/<table>`."""
+    return _key("postgres", [database, *table.split(".")], [database, table])
+
+
+def query_key(database: str, query: str) -> tuple[str, ...]:
+    """Return the key of the rows of a query: `postgres/<database>/query`, with a hash of the query."""
+    return _key("postgres", [database, "query"], [database, query], exact=False)
+
+
 def other_key(description: str) -> tuple[str, ...]:
     """Return the key of a source of another kind, known by its description only."""
     return _key("source", [description], description)

@@ -47,10 +47,13 @@ FORMAT_OPTIONS: Mapping[str, frozenset[str]] = {
     "parquet": _names("datetimeRebaseMode int96RebaseMode mergeSchema"),
     "orc": _names("mergeSchema"),
 }
-FILE_OPTIONS = _names(
+STREAMED_FILE_OPTIONS = _names(
+    "maxFilesPerTrigger maxBytesPerTrigger latestFirst maxFileAge maxCachedFiles fileNameOnly cleanSource "
+    "sourceArchiveDir discardCachedInputRatio"
+)
+FILE_OPTIONS = STREAMED_FILE_OPTIONS | _names(
     "recursiveFileLookup pathGlobFilter modifiedBefore modifiedAfter ignoreCorruptFiles ignoreMissingFiles basePath "
-    "compression maxFilesPerTrigger maxBytesPerTrigger latestFirst maxFileAge maxCachedFiles fileNameOnly "
-    "cleanSource sourceArchiveDir discardCachedInputRatio"
+    "compression"
 )
 _WRITTEN = _names("compression maxRecordsPerFile")
 _WRITTEN_TEXT = _WRITTEN | _names("encoding lineSep")

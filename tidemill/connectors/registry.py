@@ -21,6 +21,7 @@ _CONNECTORS = {
     "delta": "tidemill.connectors.delta.connector:DeltaConnector",
     "feed": "tidemill.connectors.feed:FeedConnector",
     "file": "tidemill.connectors.files.connector:FileConnector",
+    "jdbc": "tidemill.connectors.jdbc.connector:JdbcConnector",
     "kafka": "tidemill.connectors.kafka.connector:KafkaConnector",
     "rate": "tidemill.connectors.rate.connector:RateConnector",
     "spark": "tidemill.connectors.spark.connector:SparkConnector",

@@ -258,7 +258,10 @@ def check_parts(stream: Stream) -> None:
     _check_idle_after(stream)
     if not any(source.streaming for source in stream.sources.values()):
         raise DefinitionError(
-            "every source is a snapshot, so nothing would ever trigger the stream: let one of them stream.",
+            "every source is a snapshot, so nothing would ever trigger the stream: let one of them stream."
+            + "".join(
+                {f" {reason}": None for source in stream.sources.values() if (reason := source.never_streams)}
+            ),
             code="no-streaming-source",
         )
     if stream.name in stream.upstreams:

@@ -52,6 +52,11 @@ class Source(Declared, ABC):
         return True
 
     @property
+    def never_streams(self) -> str:
+        """Why no source of its kind streams, with the way around, as a sentence; empty where one can."""
+        return ""
+
+    @property
     def feed_name(self) -> str | None:
         """The name of a feed, whose records one dedicated stream ingests and validates; None for other sources."""
         return None

@@ -75,6 +75,44 @@ def tables_of(query: object, *, field: str) -> tuple[str, ...]:
     return tuple(_remembered(f"tables {query}", lambda: " ".join(_parse_tables(query, field))).split())
 
 
+def one_line_query(query: object, *, field: str) -> str:
+    """Return a query of Postgres on one line, without comments, so that another query can contain it.
+
+    Args:
+        query: A SELECT, or several that are combined.
+        field: What it is, named in the error.
+
+    Raises:
+        DefinitionError: It cannot be parsed, or is another statement.
+    """
+    if not isinstance(query, str) or not query.strip():
+        raise DefinitionError(f"{field} is {query!r}: write a SELECT.", code="sql-invalid")
+    return _remembered(f"query {query}", lambda: _parse_query(query, field))
+
+
+def _parse_query(query: str, what: str) -> str:
+    from sqlglot import TokenType, exp, parse, tokenize
+    from sqlglot.errors import SqlglotError
+
+    try:
+        parsed = parse(query, dialect="postgres")
+    except SqlglotError as error:
+        raise DefinitionError(
+            f"{what} cannot be parsed: {_reason(error)}. Correct it, or create a view and read that as table=.",
+            code="sql-invalid",
+        ) from None
+    # A comment after the semicolon is a statement of sqlglot's.
+    statements = [statement for statement in parsed if not isinstance(statement, exp.Semicolon | None)]
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise DefinitionError(f"{what} is not one SELECT.", code="sql-invalid")
+    line, end = "", 0
+    for token in tokenize(query, dialect="postgres"):
+        if token.token_type is not TokenType.SEMICOLON:
+            line += " " * (token.start > end) + query[token.start : token.end + 1]
+            end = token.end + 1
+    return line.strip()
+
+
 def _parse_tables(query: str, what: str) -> list[str]:
     from sqlglot import exp, parse
     from sqlglot.errors import ParseError, SqlglotError

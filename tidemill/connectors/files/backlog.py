@@ -138,20 +138,7 @@ def waiting_files(
     options = options or {}
     if "://" in plain_path(path):
         return Backlog(1, "unknown", f"{path} cannot be listed without Spark")
-    try:
-        present = listed_files(path, options)
-    except FileNotFoundError as error:
-        raise TerminalError(
-            f"{what}: there is no folder {error.filename}.",
-            fix=f"create it (mkdir -p {quote(str(error.filename))}), or correct the target.",
-            code="folder-missing",
-        ) from None
-    except OSError as error:
-        raise TerminalError(
-            f"{what}: {error.filename} cannot be read: {error.strerror}.",
-            fix="give this user the right to read it, or correct the target.",
-            code="source-not-readable",
-        ) from None
+    present = present_files(path, options, what=what)
     position = FilePosition.of(offset)
     logged = _logged(checkpoint, name, relocation)
     # Logged by a batch that was killed before it was planned: the next batch takes them.
@@ -221,6 +208,33 @@ def _refuse_doubling(files: list[str], what: str) -> None:
             fix="rename the file, or move it away.",
             code="name-is-pattern",
         )
+
+
+def present_files(path: str, options: Mapping[str, str], *, what: str) -> list[str]:
+    """Return the files of a folder, a file or a glob, as the file source lists them.
+
+    Args:
+        path: A folder, a file, or a glob of them.
+        options: The file source's options.
+        what: A description of the source.
+
+    Raises:
+        TerminalError: The folder is missing or cannot be read.
+    """
+    try:
+        return listed_files(path, options)
+    except FileNotFoundError as error:
+        raise TerminalError(
+            f"{what}: there is no folder {error.filename}.",
+            fix=f"create it (mkdir -p {quote(str(error.filename))}), or correct the target.",
+            code="folder-missing",
+        ) from None
+    except OSError as error:
+        raise TerminalError(
+            f"{what}: {error.filename} cannot be read: {error.strerror}.",
+            fix="give this user the right to read it, or correct the target.",
+            code="source-not-readable",
+        ) from None
 
 
 def listed_files(path: str, options: Mapping[str, str]) -> list[str]:

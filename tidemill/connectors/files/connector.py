@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from tidemill.connectors.files.backlog import (
     listed_files,
     logged_files,
     plain_path,
+    present_files,
     waiting_files,
     without_glob,
 )
@@ -31,6 +32,7 @@ from tidemill.text.plurals import pluralize
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
+    from pyspark.sql.types import StructType
 
     from tidemill.target.target import Target
 
@@ -190,14 +192,35 @@ class FileConnector(Connector[FileSource]):
             )
         return ", ".join(ddl_columns(columns, " ", field=source.describe()))
 
+    def signature(self, source: FileSource) -> Hashable:
+        """Return the files with their sizes and times; None where only Spark can list them."""
+        if "://" in plain_path(source.path):
+            return None
+        try:
+            paths = sorted(listed_files(source.path, source.options))
+            status = [os.stat(path) for path in paths]  # noqa: PTH116 - many files
+        except OSError:  # it is reported where the files are read
+            return None
+        return tuple((path, one.st_size, one.st_mtime_ns) for path, one in zip(paths, status, strict=True))
+
     def load(self, source: FileSource, context: SourceContext, name: str) -> "DataFrame":
-        """Return a streaming DataFrame of the files' rows."""
-        reader = context.spark.readStream.name(name).format(source.format)
+        """Return the rows of the files; only those of new files where it streams."""
         columns = context.schemas.get(name) if source.infers_schema else source.columns
+        if not source.streaming:
+            return _snapshot(source, context.spark, columns)
+        reader = context.spark.readStream.name(name).format(source.format)
         if columns is not None:
             reader = reader.schema(columns)
         reader = limited(reader, source.max_files_per_batch, source.max_bytes_per_batch)
         return reader.options(**source.options).load(source.path)
+
+
+def _snapshot(source: FileSource, spark: "SparkSession", columns: "str | StructType | None") -> "DataFrame":
+    """Return the rows of all files that are there; Spark lists them now, and reads them in each batch."""
+    if "://" not in plain_path(source.path):
+        present_files(source.path, source.options, what=source.describe())
+    reader = spark.read.format(source.format).options(**source.options)
+    return (reader if columns is None else reader.schema(columns)).load(source.path)
 
 
 def _read_files(reading: Reading) -> Iterator[SourceFile]:

@@ -2,12 +2,18 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, get_args
 
 from tidemill.connectors.files.backlog import alternatives, plain_path
-from tidemill.connectors.known_options import FILE_OPTIONS, FORMAT_OPTIONS, known_options, option_of
+from tidemill.connectors.known_options import (
+    FILE_OPTIONS,
+    FORMAT_OPTIONS,
+    STREAMED_FILE_OPTIONS,
+    known_options,
+    option_of,
+)
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, Source, positive
 from tidemill.errors import DefinitionError
 from tidemill.text.sql_parsing import valid_schema
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FileFormat = Literal["json", "csv", "xml", "text", "parquet", "orc", "binaryFile"]
+FileMode = Literal["append", "static"]
 _INFER = "infer"
 _WITHOUT_SCHEMA: Mapping[str, str | None] = {
     "text": None,
@@ -26,7 +33,13 @@ _WITHOUT_SCHEMA: Mapping[str, str | None] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FileSource(Source):
-    """Files of a folder, each read once (Spark guide, "Input Sources", file source).
+    """Files of a folder, each read once (Spark guide, "Input Sources", file source); or all of them, as a snapshot.
+
+    ```python
+    from tidemill import FileSource
+
+    countries = FileSource(path="/data/countries", format="csv", schema="code STRING, name STRING").static()
+    ```
 
     Attributes:
         path: A folder or a glob of folders.
@@ -39,6 +52,7 @@ class FileSource(Source):
         max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger. It
             replaces `max_files_per_batch`: Spark's file source has one limit.
         options: Further options of the format, and of the file source.
+        mode: `append` reads new files, `static` a snapshot: all files that are there when a query starts.
     """
 
     kind = "file"
@@ -48,6 +62,7 @@ class FileSource(Source):
     max_files_per_batch: int | None = MAX_FILES_PER_BATCH
     max_bytes_per_batch: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    mode: FileMode = "append"
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
@@ -82,6 +97,20 @@ class FileSource(Source):
         positive(self.max_files_per_batch, field=f"FileSource {self.path!r}: max_files_per_batch")
         positive(self.max_bytes_per_batch, field=f"FileSource {self.path!r}: max_bytes_per_batch")
         self._check_archive()
+        self._check_mode()
+
+    def _check_mode(self) -> None:
+        if self.mode not in get_args(FileMode):
+            raise DefinitionError(
+                f"FileSource {self.path!r}: mode is {self.mode!r}; use {' or '.join(get_args(FileMode))}."
+            )
+        streamed = next((option for option in self.options if option.lower() in STREAMED_FILE_OPTIONS), None)
+        if streamed is not None and not self.streaming:
+            raise DefinitionError(
+                f"FileSource {self.path!r}: {streamed} is for a stream of files, and a snapshot reads all of them each "
+                "time; leave it out.",
+                code="snapshot-not-streamed",
+            )
 
     def _check_archive(self) -> None:
         options = {option.lower(): value for option, value in self.options.items()}
@@ -110,9 +139,24 @@ class FileSource(Source):
             return None
         return self.schema or _WITHOUT_SCHEMA.get(self.format)
 
+    @property
+    def streaming(self) -> bool:
+        """Whether new files trigger the stream; a snapshot does not."""
+        return self.mode != "static"
+
+    def static(self) -> "FileSource":
+        """Return a snapshot: all files that are in the folder when a query starts; new files trigger nothing.
+
+        A batch that is repeated after a kill reads the files that are there then.
+
+        Raises:
+            DefinitionError: An option is for a stream of files.
+        """
+        return replace(self, mode="static", watermark=None)
+
     def describe(self) -> str:
         """Return the format and the folder."""
-        return f"{self.format} files in {self.path}"
+        return f"{self.format} files in {self.path}" + ("" if self.streaming else " (static)")
 
 
 def _matches(path: str, archive: str) -> bool:

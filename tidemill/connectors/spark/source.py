@@ -19,6 +19,7 @@ _KNOWN = {
     "rate-micro-batch": "RateSource",
     **dict.fromkeys(("binaryFile", "csv", "json", "orc", "parquet", "text", "xml"), "FileSource"),
 }
+_STATIC = {"jdbc": "use JdbcSource next to a source that streams"}
 _ENDLESS = {
     "rate": "it makes rows as time passes. Use RateSource",
     "socket": "it keeps nothing that a repeated batch could read again. Write what arrives into files or a topic",
@@ -61,6 +62,11 @@ class SparkSource(Source):
             raise DefinitionError(
                 f"SparkSource: format is {name!r}, whose backlog and offsets {known} knows; use {known}.",
                 code="source-known",
+            )
+        if (instead := _STATIC.get(name)) is not None:
+            raise DefinitionError(
+                f"SparkSource: format is {name!r}, which Spark reads as a snapshot only: {instead}.",
+                code="snapshot-not-streamed",
             )
         if (reason := _ENDLESS.get(name)) is not None:
             raise DefinitionError(

@@ -105,7 +105,7 @@ class Backfilling(Staging):
                     accepted_versions=recorded.get(name, SourceRecord()).accepted_versions,
                 )
                 for name, source in self.stream.sources.items()
-                if source.streaming
+                if source.streaming or source.infers_schema
             }
             generation = Generation(number=number, why=KIND, sources=starts)
             staged.write_manifest(Manifest(generations=(generation,)))

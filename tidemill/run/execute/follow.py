@@ -3,12 +3,13 @@
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING
 
+from tidemill.connectors.registry import connector_of
 from tidemill.definitions.options import Mode
 from tidemill.run.tables.versions import current_versions
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
     from tidemill.storage.lake import Lake
 
-# How often the static tables of a query are compared with its versions: a listing of each log.
+# How often the snapshots of a query are compared with what it has read: a listing of each log and of each folder.
 _LOOK_SECONDS = 5.0
 _REMOVAL = re.compile("DELTA_SOURCE_(TABLE_IGNORE_CHANGES|IGNORE_DELETE)")
 
@@ -59,7 +60,7 @@ def interruption(
     """Return what asks whether an endless query has to stop after its batch in progress.
 
     It stops for good when it is asked to, and for another query to take over where a table that it reads as static has
-    another version, and where timers may be due.
+    another version, where the files of a snapshot are others, and where timers may be due.
 
     Args:
         follow: The run.
@@ -72,6 +73,7 @@ def interruption(
     every = stream.run_when.timers_every
     timers_at = started + every.total_seconds() if isinstance(every, timedelta) else math.inf
     next_look = started + _LOOK_SECONDS
+    signatures = _signatures(stream)
 
     def has_to_stop() -> bool:
         nonlocal next_look
@@ -81,9 +83,19 @@ def interruption(
         if now < next_look:
             return False
         next_look = now + _LOOK_SECONDS
-        return (now >= timers_at and has_timers()) or (bool(pins) and current_versions(stream, lake) != pins)
+        return (
+            (now >= timers_at and has_timers())
+            or (bool(pins) and current_versions(stream, lake) != pins)
+            or _signatures(stream) != signatures
+        )
 
     return has_to_stop
+
+
+def _signatures(stream: "Stream") -> "dict[str, Hashable]":
+    """Return what shows that a snapshot without versions has other data, by the name of its source."""
+    snapshots = ((name, source) for name, source in stream.sources.items() if not source.streaming)
+    return {name: connector_of(source).signature(source) for name, source in snapshots}
 
 
 def is_removal(error: BaseException) -> bool:

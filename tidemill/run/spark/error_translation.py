@@ -9,6 +9,7 @@ from traceback import walk_tb
 from typing import NamedTuple
 
 from tidemill import errors
+from tidemill.connectors.jdbc.errors import database_error
 from tidemill.definitions.expectations import FAIL_MARK
 from tidemill.errors import (
     CheckpointError,
@@ -116,6 +117,12 @@ _KNOWN = (
         fix="cast the column in the function to the table's type, or write to a stream of another name.",
     ),
     _Known(
+        re.compile(r"\[PATH_NOT_FOUND\]"),
+        TerminalError,
+        code="folder-missing",
+        fix="create the folder, or correct the path of the source.",
+    ),
+    _Known(
         re.compile(r"DUPLICATE_SOURCE_NAMES"),
         TerminalError,
         code="source-used-twice",
@@ -152,7 +159,7 @@ def translated(
         if isinstance(known_error, CheckpointError) and not known_error.fix:
             known_error.fix = _VERIFY.format(stream=stream)
         return known_error
-    for translate in (_marked, _lease_lost, _listener_missing):
+    for translate in (_marked, _lease_lost, _listener_missing, database_error):
         if own := translate(text, stream):
             return own
     error_class, message = _innermost(text, type(error).__name__)

@@ -1,11 +1,10 @@
 """A connection to a Postgres database, whose errors are errors of Tidemill."""
 
-import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tidemill.errors import ConfigurationError, TerminalError, TidemillError, TransientError
-from tidemill.target.postgres import PostgresDatabase
+from tidemill.target.postgres import ACCESS_REFUSED, CONNECT_SECONDS, PostgresDatabase
 from tidemill.target.secret import MASK, revealed
 
 if TYPE_CHECKING:
@@ -13,16 +12,9 @@ if TYPE_CHECKING:
 
     import psycopg
 
-CONNECT_SECONDS = 10
-"""A server on another continent answers within two seconds; a schedule retries."""
 LOCK_SECONDS = 60
 """How long a batch waits for a row that another transaction holds, before it is interrupted."""
 
-# A connection that fails has no SQLSTATE, only what libpq says about it.
-_REFUSED = re.compile(
-    r"authentication failed|no password supplied|pg_hba\.conf|(?:role|database) .* does not exist"
-    r"|is not permitted to log in|permission denied|SSL|certificate"
-)
 # Classes of SQLSTATE: connection, transaction rolled back, resources, operator intervention; and a lock that is held.
 _INTERRUPTED = ("08", "40", "53", "57", "55P03")
 _DENIED = ("28", "42501", "3D000")
@@ -73,7 +65,7 @@ def server_version(database: PostgresDatabase) -> str:
 
 def _not_connected(error: Exception, database: PostgresDatabase) -> TidemillError:
     reason = _one_line(error, database)
-    if _REFUSED.search(reason):
+    if ACCESS_REFUSED.search(reason):
         return _access_refused(reason, database)
     return TransientError(
         f"the Postgres database {database} does not answer: {reason}.", code="database-unavailable"

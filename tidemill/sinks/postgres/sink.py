@@ -1,6 +1,5 @@
 """Write each micro-batch into a table of a Postgres database."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from tidemill.sinks.postgres.tables import PostgresTable
 from tidemill.sinks.postgres.types import copy_text, created_type
 from tidemill.sinks.postgres.write import append, upsert
 from tidemill.sinks.table_sink import column_names
+from tidemill.target.postgres import LONGEST_NAME, schema_and_name
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from tidemill.definitions.options import OutputMode
     from tidemill.target.postgres import PostgresDatabase
     from tidemill.target.target import Target
-
-_LONGEST_NAME = 63
-_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{_LONGEST_NAME - 1}}}")
 
 
 @dataclass(frozen=True)
@@ -88,12 +85,7 @@ class JdbcSink(ExternalSink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = self.table.split(".") if isinstance(self.table, str) else []
-        if len(parts) != 2 or not all(map(_NAME.fullmatch, parts)):  # noqa: PLR2004 - a schema and a name
-            raise DefinitionError(
-                f"JdbcSink: table is {self.table!r}; write it as 'schema.name', with letters, digits and '_', each at "
-                f"most {_LONGEST_NAME} long."
-            )
+        schema_and_name(self.table, field="JdbcSink: table")
         object.__setattr__(self, "keys", column_names(self.keys, field="JdbcSink: keys"))
         if self.sequence_by is not None and (not isinstance(self.sequence_by, str) or not self.sequence_by):
             raise DefinitionError(
@@ -178,7 +170,7 @@ class JdbcSink(ExternalSink):
 
     @property
     def _table(self) -> PostgresTable:
-        schema, name = self.table.split(".")
+        schema, name = schema_and_name(self.table, field="JdbcSink: table")
         return PostgresTable(schema, name, tuple(self.keys))
 
     def _checked(self, output: "StructType") -> "StructType":
@@ -201,9 +193,9 @@ class JdbcSink(ExternalSink):
                     f"have (sink {self.name!r}).",
                     fix="cast the column in the function, or leave it out.",
                 )
-            if len(column.name.encode()) > _LONGEST_NAME:
+            if len(column.name.encode()) > LONGEST_NAME:
                 raise columns_unsuitable(
-                    f"its column {column.name!r} has a name of more than {_LONGEST_NAME} bytes, which Postgres would "
+                    f"its column {column.name!r} has a name of more than {LONGEST_NAME} bytes, which Postgres would "
                     f"cut (sink {self.name!r}).",
                     fix="give the column a shorter name in the function.",
                 )
