@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from tests.leases import held
@@ -32,12 +33,13 @@ from tidemill.errors import (
     TerminalError,
     TidemillError,
 )
+from tidemill.operations.edits.accept import accept_version
 from tidemill.records import lease
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.writer import BatchWriter
 from tidemill.run.decide.decision import decide_run
 from tidemill.run.decide.status import status_of
-from tidemill.run.execute import pipeline_run
+from tidemill.run.execute import pipeline_run, stream_run
 from tidemill.run.execute import running_query as progress
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.table_ref import TableRef
@@ -398,6 +400,50 @@ def test_a_batch_to_repeat_is_not_committed_without_its_files(scratch, tmp_path,
     kept.rename(file)
     scratch.run(orders)
     assert scratch.rows(orders, "order_id") == multiset([("o1",), ("o2",)])
+
+
+def test_rows_of_an_upstream_that_are_removed_when_the_run_has_looked_stop_its_readers(scratch, monkeypatch):
+    """Between the look of the guard and the start of the query is a second, in which another program may commit."""
+    shop = Pipeline("shop")
+    orders = ingest(shop)
+    copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
+    scratch.run(orders, [[order(1), order(2)]])
+    scratch.run(copy)
+    scratch.run(orders, [[order(3)]])
+    with monkeypatch.context() as patched:
+
+        def remove(*_):
+            DeltaTable(scratch.lake.table(orders.name).uri).delete("order_id = 'o1'")
+            return {}
+
+        patched.setattr(stream_run, "current_versions", remove)
+        with raises("upstream-rows-changed", "DELETE"):
+            scratch.run(copy)
+    for _ in range(2):
+        with raises("upstream-rows-changed", "DELETE"):
+            scratch.run(copy)
+    version = scratch.lake.table(orders.name).log.latest_version()
+    accept_version(copy, scratch.target, orders.name, version)
+    scratch.run(orders, [[order(4)]])
+    scratch.run(copy)
+    assert scratch.rows(copy, "order_id") == multiset([(f"o{n}",) for n in (1, 2, 3, 4)])
+
+
+def test_a_run_that_passes_an_accepted_commit_does_not_pass_the_next_one_unseen(scratch, monkeypatch):
+    shop = Pipeline("shop")
+    orders = ingest(shop)
+    copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
+    scratch.run(orders, [[order(1), order(2)]])
+    scratch.run(copy)
+    table = DeltaTable(scratch.lake.table(orders.name).uri)
+    table.delete("order_id = 'o1'")
+    accept_version(copy, scratch.target, orders.name, table.version())
+    scratch.run(orders, [[order(3)]])
+    monkeypatch.setattr(
+        stream_run.relocation, "follow", lambda *_: DeltaTable(table.table_uri).delete("order_id = 'o2'")
+    )
+    with raises("upstream-rows-changed", "version", "DELETE"):
+        scratch.run(copy)
 
 
 def test_removed_rows_of_an_upstream_stop_its_readers(scratch, engine):

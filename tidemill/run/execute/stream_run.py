@@ -46,7 +46,7 @@ from tidemill.run.execute.running_query import Progress, RunningQuery
 from tidemill.run.spark import classic
 from tidemill.run.spark.engine import Engine, record_jvm, session_of
 from tidemill.run.tables import new_readers, rewound
-from tidemill.run.tables.guard import check_edges
+from tidemill.run.tables.guard import check_edges, passes_removals
 from tidemill.run.tables.missing_files import check_planned_files, check_unread_files
 from tidemill.run.tables.schemas import schemas_of, with_schemas
 from tidemill.run.tables.versions import current_versions, with_read_commits
@@ -196,7 +196,7 @@ class StreamRun:
             pins, limit = current_versions(self.stream, lake), self.stream.query.max_run
             trigger = {"once": True} if self.once else {"availableNow": True}
             enough = after(limit) if isinstance(limit, timedelta) else None
-            self._execute(spark, confs, pins, trigger=trigger, enough=enough)
+            self._read(spark, confs, pins, trigger=trigger, enough=enough)
             self._end_of_data(spark, confs, waiting=[*self.decision.counted])
 
     def _follow_sources(self, spark: "SparkSession", confs: dict[str, str], follow: Follow) -> None:
@@ -209,15 +209,36 @@ class StreamRun:
         while not follow.ended.is_set():
             pins = current_versions(self.stream, lake)
             enough = interruption(follow, self.stream, lake, pins=pins, has_timers=self._has_timers)
-            try:
-                self._execute(spark, confs, pins, trigger=follow.trigger, enough=enough)
-            except Exception as error:
-                if not is_removal(error):
-                    raise
-                check_edges(self.stream, lake, self._tail(), self._sources)
-                self._pass_restores(spark, confs)
-                self._execute(spark, confs, pins, trigger={"availableNow": True})
+            self._read(spark, confs, pins, trigger=follow.trigger, enough=enough)
             self._end_of_data(spark, confs, waiting=self.stream.sources)
+
+    def _read(
+        self,
+        spark: "SparkSession",
+        confs: dict[str, str],
+        pins: dict[str, int],
+        *,
+        trigger: Mapping[str, Any],
+        enough: Callable[[], bool] | None,
+    ) -> None:
+        """Run a query that Delta stops at a commit that removed rows, and let the guard decide what that means.
+
+        Such a commit may land after the first look of the guard. Where there are some that the user has accepted, or
+        that a rewind took back, the query passes all of them, and the guard looks again afterwards.
+        """
+        lake, before = self.target.lake, self._tail()
+        stops = not passes_removals(self.stream, lake, before, self._sources)
+        if not stops:  # one may have landed since the first look
+            check_edges(self.stream, lake, before, self._sources)
+        try:
+            self._execute(spark, confs, pins, trigger=trigger, enough=enough, stops_at_removed=stops)
+        except Exception as error:
+            if not is_removal(error):
+                raise
+            check_edges(self.stream, lake, self._tail(), self._sources)
+            self._pass_restores(spark, confs)
+            self._execute(spark, confs, pins, trigger={"availableNow": True})
+        check_edges(self.stream, lake, before, self._sources)
 
     def _follow_directly(self, spark: "SparkSession", confs: dict[str, str], follow: Follow) -> None:
         """Run a query in a mode of low latency, which begins where the first batch has ended."""
@@ -414,6 +435,7 @@ class StreamRun:
         *,
         trigger: Mapping[str, Any],
         enough: Callable[[], bool] | None = None,
+        stops_at_removed: bool = False,
     ) -> None:
         """Start the query and wait until it ends.
 
@@ -422,11 +444,12 @@ class StreamRun:
             pins: The static versions to build it with.
             trigger: When it starts batches; `_REPEAT` repeats the one that was planned and not committed.
             enough: Asked whether it has to stop after the batch in progress; by default it has not.
+            stops_at_removed: Whether it fails at a commit that removed rows of another stream's table.
         """
         stream, repeat = self.stream, trigger is _REPEAT
         self._set_partitions(spark, confs)
         self._plan_snapshots(spark)
-        built = self._build(spark, confs, pins, stops_at_removed="processingTime" in trigger)
+        built = self._build(spark, confs, pins, stops_at_removed=stops_at_removed)
         if have_timers(built.operators):  # with them, each batch asks for another one
             spark.conf.set(_NO_DATA_BATCHES, "false")
         if not repeat:

@@ -59,16 +59,31 @@ def refused_commits(
     """Yield the unread commits of append-only edges that removed rows and are not accepted."""
     for name, upstream in append_readings(stream).items():
         record = records.get(name, SourceRecord())
-        offset = DeltaPosition.of(tail.planned(name))
-        # A snapshot has no row that was removed before it.
-        begin = 0 if record.start_version is None else record.start_version + 1
-        first = begin if offset is None else offset.version
-        commits = list(lake.table(upstream).log.commits(first))
+        commits = _unread(lake, upstream, DeltaPosition.of(tail.planned(name)), record)
         restores = restores_in(commits)  # a reader passes them by (run/tables/rewound.py)
         for commit in commits:
             is_passed = any(restore.takes_back(commit.version) for restore in restores)
             if commit.removes_rows and not is_passed and commit.version not in record.accepted_versions:
                 yield upstream, commit
+
+
+def passes_removals(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]) -> bool:
+    """Return whether unread commits removed rows: where `check_edges` raises nothing, the reader passes them all."""
+    return any(
+        commit.removes_rows
+        for name, upstream in append_readings(stream).items()
+        for commit in _unread(
+            lake, upstream, DeltaPosition.of(tail.planned(name)), records.get(name, SourceRecord())
+        )
+    )
+
+
+def _unread(
+    lake: Lake, upstream: "StreamName", offset: DeltaPosition | None, record: SourceRecord
+) -> "list[Commit]":
+    # A snapshot has no row that was removed before it.
+    begin = 0 if record.start_version is None else record.start_version + 1
+    return list(lake.table(upstream).log.commits(begin if offset is None else offset.version))
 
 
 def append_readings(stream: "Stream") -> "dict[str, StreamName]":
