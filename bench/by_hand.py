@@ -53,7 +53,7 @@ class Baseline:
             spark.conf.set(key, value)
 
     def run(self) -> None:
-        """Process the new input in all nine queries."""
+        """Process the new input in all queries."""
         self.ingest("impressions", self.append)
         self.ingest("clicks", self.append)
         self.ingest("campaigns", self.merge_history)
@@ -74,6 +74,7 @@ class Baseline:
         writer = totals.writeStream.outputMode("update").foreachBatch(self.merge_totals)
         self.finish("campaign_totals", writer)
         self.native("user_sessions", ads.user_sessions(self.stream(impressions, "event_time")))
+        self.native("frequency_alerts", ads.frequency_alerts(self.stream(impressions, "event_time")))
 
     def table(self, name: str) -> str:
         """Return the folder of a table."""

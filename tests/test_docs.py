@@ -144,7 +144,7 @@ def test_the_tutorial_shows_the_code_of_the_pipeline():
         for decorators in [getattr(node, "decorator_list", [])]
         if not isinstance(node, ast.ImportFrom)
     ]
-    assert len(excerpts) == 6
+    assert len(excerpts) == 7
     assert not [excerpt for excerpt in excerpts if without_space(excerpt) not in code]
 
 

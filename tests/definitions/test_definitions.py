@@ -353,7 +353,7 @@ def test_importing_definitions_starts_no_jvm():
     code = (
         "import psutil, pipelines.ads\n"
         "from pyspark import SparkContext\n"
-        "assert len(list(pipelines.ads.ads)) == 9\n"
+        "assert len(list(pipelines.ads.ads)) == 10\n"
         "assert SparkContext._gateway is None\n"
         "assert not psutil.Process().children(recursive=True)\n"
     )

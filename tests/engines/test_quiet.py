@@ -29,6 +29,22 @@ def fine(events):
 def wrong(rows):
     return rows.select("no_such_column")
 
+@case.stream(source=fine, sink=DeltaAppend())
+def stateful(rows):
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class Echo(StatefulProcessor):
+        def init(self, handle):
+            pass
+
+        def handleInputRows(self, key, rows, timerValues):
+            return rows
+
+        def close(self):
+            pass
+
+    return rows.select("n").groupBy("n").transformWithState(Echo(), "n INT", "Append", "None")
+
 @case.stream(source=fine, sink=DeltaMerge(keys=["n"], sequence_by="n"))
 def slow(rows):
     return rows.select("n").mapInPandas(wait, "n INT")
@@ -54,9 +70,9 @@ def project(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def ended(project) -> subprocess.CompletedProcess[str]:
-    """A run with a stream that succeeds and one that fails in the analysis."""
+    """A run with streams that succeed, one of them with a Python worker, and one that fails in the analysis."""
     return subprocess.run(
-        [tidemill(), "run", "case/fine", "case/wrong"],
+        [tidemill(), "run", "case/fine", "case/stateful", "case/wrong"],
         cwd=project,
         env=environment(project),
         capture_output=True,
@@ -75,10 +91,14 @@ def environment(project: Path) -> dict[str, str]:
 
 def test_a_run_prints_a_line_per_stream_and_nothing_else(ended):
     assert ended.returncode == 1
-    progress = "case/fine: batch"  # a run that takes ten seconds or more says where it is
-    lines = [line for line in ended.stderr.strip().splitlines() if not line.startswith(progress)]
-    assert [line.split()[:2] for line in lines] == [["updated", "case/fine"], ["failed", "case/wrong"]]
-    assert "no_such_column" in lines[1]
+    progress = ": batch "  # a run that takes ten seconds or more says where it is
+    lines = [line for line in ended.stderr.strip().split("\n") if progress not in line]
+    assert sorted(line.split()[:2] for line in lines) == [
+        ["failed", "case/wrong"],
+        ["updated", "case/fine"],
+        ["updated", "case/stateful"],
+    ]
+    assert "no_such_column" in next(line for line in lines if "case/wrong" in line)
 
 
 def test_an_interrupt_of_a_batch_function_prints_no_stack(project, ended, tmp_path):

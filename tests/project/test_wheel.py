@@ -95,7 +95,7 @@ def test_the_demo_runs_the_main_job_in_an_empty_folder(folder):
     assert "Wrote a project with the pipeline ads to tidemill-demo" in out
     streams = json.loads(run(folder, "tidemill", "status", "--json", cwd=folder / "tidemill-demo"))["streams"]
     assert {stream["state"] for stream in streams} == {"idle"}
-    assert len(streams) == 9
+    assert len(streams) == 10
     assert {path.name for path in folder.iterdir()} <= {"tidemill-demo", "shop"}
 
 

@@ -81,8 +81,9 @@ engine.stop()  # also `second`, which would keep this process from exiting
 """
 
 
-# An ingest, a history, Spark's own sink and a merge of running totals; the other streams are of these kinds.
-SOME = ("impressions", "campaigns", "unique_impressions", "campaign_totals")
+# An ingest, a history, Spark's own sink, a merge of running totals and a stateful processor; the other streams are of
+# these kinds.
+SOME = ("impressions", "campaigns", "unique_impressions", "campaign_totals", "frequency_alerts")
 
 
 @pytest.mark.parametrize(

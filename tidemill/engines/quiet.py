@@ -10,6 +10,8 @@ from threading import Thread
 
 # Spark's launcher asks for an incubator module, and Java has no option against the warning about it.
 _START_LINES = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
+# The Python worker that reads the schemas of a stateful processor prints its steps, with an empty line after each.
+_STATEFUL_WORKER = b"Streaming TransformWithStateInPandas Python worker"
 _STDERR = 2
 
 
@@ -40,12 +42,20 @@ def jvm_stderr() -> Iterator[int]:
 
 def _forward(reader: int) -> None:
     with open(reader, "rb", buffering=0) as pipe:
-        rest = b""
+        rest, noise = b"", False
         while chunk := pipe.read(65_536):
             *lines, rest = (rest + chunk).split(b"\n")
-            kept = b"".join(line + b"\n" for line in lines if line.strip() not in _START_LINES)
-            _write(kept)
+            kept = []
+            for line in lines:
+                noise = _is_noise(line.strip(), after_noise=noise)
+                if not noise:
+                    kept.append(line + b"\n")
+            _write(b"".join(kept))
         _write(rest)
+
+
+def _is_noise(line: bytes, *, after_noise: bool) -> bool:
+    return line in _START_LINES or _STATEFUL_WORKER in line or (after_noise and not line)
 
 
 def _write(content: bytes) -> None:

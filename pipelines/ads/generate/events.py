@@ -23,6 +23,7 @@ _PAGES = 50
 _USERS = 2_000
 _ACTIVE_USERS = 60
 _PERIOD = 20 * MINUTE  # a few users are active in each period, so that their sessions end
+_RETARGETED_USERS = 3  # of the active ones: each sees only one ad in the period
 _HIGHEST_COST = 20_000
 
 
@@ -50,13 +51,18 @@ def delay(random: Random) -> int:
 
 
 def impression(impression_id: str, time: int, random: Random, seed: int) -> Event:
-    """Create an impression of a random ad, seen by a user who is active at the time."""
+    """Create an impression of a random ad, seen by a user who is active at the time.
+
+    A few users see one ad only, and see it too often.
+    """
+    period = time // _PERIOD
+    ad, user = random.randrange(ADS), random.choice(_active_users(seed, period))
     return Event(
         time,
         {
             "impression_id": impression_id,
-            "ad_id": _ad_id(random.randrange(ADS)),
-            "user_id": random.choice(_active_users(seed, time // _PERIOD)),
+            "ad_id": _ad_id(_retargeted_users(seed, period).get(user, ad)),
+            "user_id": user,
             "page": f"/page/{random.randrange(_PAGES)}",
             "cost_micros": random.randrange(_HIGHEST_COST),
             "event_time": iso(time),
@@ -106,3 +112,10 @@ def _ad_id(ad: int) -> str:
 def _active_users(seed: int, period: int) -> tuple[str, ...]:
     users = seeded(seed, period, "users").sample(range(_USERS), _ACTIVE_USERS)
     return tuple(f"user-{user:04d}" for user in users)
+
+
+@lru_cache(maxsize=64)
+def _retargeted_users(seed: int, period: int) -> dict[str, int]:
+    """Return the only ad of each user who sees one only."""
+    ads = seeded(seed, period, "ads").sample(range(ADS), _RETARGETED_USERS)
+    return dict(zip(_active_users(seed, period), ads, strict=False))

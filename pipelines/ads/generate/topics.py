@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     DeliveryCallback = Callable[[KafkaError | None, Message], None]
 
+ALERTS_TOPIC = "ad-frequency-alerts"
+"""The topic for the alerts, in which nothing is generated."""
 PARTITIONS = 4
 _DEADLINE_S = 20
 
@@ -21,7 +23,7 @@ _DEADLINE_S = 20
 def produce(
     *, bootstrap: str, events: int, seed: int, start: int = 0, late: int = LATE_IMPRESSIONS
 ) -> Amounts:
-    """Send events to the topics of the feeds; a missing topic is created with 4 partitions.
+    """Send events to the topics of the feeds; a missing topic, and that for alerts, is created with 4 partitions.
 
     The key of a message is the impression's id, or the ad's id for campaigns, so that the changes of one ad
     stay in order.
@@ -78,18 +80,18 @@ def _create_topics(bootstrap: str) -> None:
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     created = admin.create_topics(
-        [NewTopic(feed, num_partitions=PARTITIONS) for feed in FEEDS],
+        [NewTopic(name, num_partitions=PARTITIONS) for name in (*FEEDS, ALERTS_TOPIC)],
         operation_timeout=_DEADLINE_S,
         request_timeout=_DEADLINE_S,
     )
-    for feed, topic in created.items():
+    for name, topic in created.items():
         try:
             topic.result()
         except KafkaException as error:
             reason = error.args[0]
             if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TransientError(
-                    f"demo generate: Kafka at {bootstrap} did not create the topic {feed}: {reason.str()}.",
+                    f"demo generate: Kafka at {bootstrap} did not create the topic {name}: {reason.str()}.",
                     lost="Nothing was sent.",
                     fix="Check the address and that the broker is running, then generate the events again.",
                     code="demo-not-sent",

@@ -15,7 +15,8 @@ The rules of Spark below were observed with pyspark 4.2.0 (`test_oracle.py` repe
   never decreases. Of several watermarks the lowest counts, and it is 0 as long as one input had no row.
 - A row is late if its time is at or before the watermark of the *previous* batch. State is evicted by the watermark
   of its own batch.
-- A window, and a session, is over when its end is at or before the watermark.
+- A window, and a session, is over when its end is at or before the watermark. A timer of a stateful processor fires
+  when its time is at or before the watermark.
 - A session includes an event at its very end: exactly 30 minutes after the last one.
 - An impression without a click is emitted when its time plus the hour is before the watermark: at that very moment a
   click could still arrive.
@@ -38,6 +39,8 @@ MINUTE = timedelta(minutes=1) // _MICROSECOND
 HOUR = 60 * MINUTE
 DELAY = 2 * HOUR
 GAP = 30 * MINUTE
+ALERT_WINDOW = 10 * MINUTE
+ALLOWED = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER = 1 << 62  # later than every time
 UNPARSABLE = "unparsable"
@@ -55,6 +58,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "campaign_minutes": ("minute", "campaign_id", "impressions", "spend_micros"),
     "campaign_totals": ("campaign_id", "impressions", "spend_micros"),
     "user_sessions": ("user_id", "session_start", "session_end", "impressions", "spend_micros"),
+    "frequency_alerts": ("user_id", "ad_id", "window_start", "impressions", "first_seen", "last_seen"),
     # The raw text, and the sorted names of the violated rules.
     "impressions__quarantine": ("raw", "violated"),
     "clicks__quarantine": ("raw", "violated"),
@@ -133,6 +137,7 @@ def expected(
     tables["campaign_minutes"] = _campaign_minutes(impressions)
     tables["campaign_totals"] = _totals((row[6] or NO_CAMPAIGN, row[4]) for row in impressions)
     tables["user_sessions"] = _user_sessions(impressions)
+    tables["frequency_alerts"] = _frequency_alerts(impressions)
     return Expected(tables, late)
 
 
@@ -338,3 +343,15 @@ def _user_sessions(impressions: list[Row]) -> Table:
                 session = []
             session.append((time, cost))
     return table
+
+
+def _frequency_alerts(impressions: list[Row]) -> Table:
+    watermark = _watermark(row[5] for row in impressions)
+    times: dict[Row, list[int]] = defaultdict(list)
+    for row in impressions:
+        times[row[2], row[1], row[5] // ALERT_WINDOW * ALERT_WINDOW].append(row[5])
+    return Counter(
+        (*key, len(of_key), min(of_key), max(of_key))
+        for key, of_key in times.items()
+        if len(of_key) > ALLOWED and key[2] + ALERT_WINDOW <= watermark
+    )

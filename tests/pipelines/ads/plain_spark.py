@@ -30,7 +30,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 INGEST = (ads.impressions, ads.clicks, ads.campaigns)
-APPEND = (ads.unique_impressions, ads.unique_clicks, ads.attribution, ads.campaign_minutes, ads.user_sessions)
+APPEND = (
+    ads.unique_impressions,
+    ads.unique_clicks,
+    ads.attribution,
+    ads.campaign_minutes,
+    ads.user_sessions,
+    ads.frequency_alerts,
+)
 
 
 @dataclass
@@ -51,6 +58,8 @@ class PlainSpark:
         for stream in INGEST:
             self._ingest(stream)
         for stream in APPEND:
+            for key, value in stream.query.confs(default_partitions=2).items():
+                self.spark.conf.set(key, value)
             rows = stream(*self._inputs(stream))
             self._append(rows, stream.name.stream)
             self._batches_after_run.setdefault(stream.name.stream, []).append(

@@ -147,6 +147,19 @@ def test_the_oracle_notices_one_changed_value(landing, feed, column, value, noti
         assert tables == noticed_by
 
 
+def test_the_oracle_notices_one_impression_less_of_an_alert(landing):
+    records = oracle.records_of(landing)
+    alerts = oracle.expected(records)["frequency_alerts"]
+    alert = next(row for row in sorted(alerts) if row[3] == oracle.ALLOWED + 1)
+    rows = oracle.parse("impressions", records["ad-impressions"])[0]
+    first = next(row[0] for row in rows if (row[2], row[1], row[5]) == (alert[0], alert[1], alert[4]))
+    fewer = [line for line in records["ad-impressions"] if f'"{first}"' not in line]
+
+    after = oracle.expected(records | {"ad-impressions": fewer})
+
+    assert alerts - after["frequency_alerts"] == Counter([alert])
+
+
 def relevant_record(feed: str, lines: list[str], before: oracle.Expected) -> int:
     """Return the number of a record that arrived once and that all tables of its feed depend on."""
     clicked = {row[6]: row for row in before["attribution"] if row[6] is not None and row[8] is not None}

@@ -119,6 +119,7 @@ def test_tables_have_the_documented_columns(spark):
         ads.campaign_minutes: ads.campaign_minutes(shown, versions),
         ads.campaign_totals: ads.campaign_totals(shown, versions),
         ads.user_sessions: ads.user_sessions(shown),
+        ads.frequency_alerts: ads.frequency_alerts(shown),
     }
 
     assert {stream.name.stream: tuple(rows.columns) for stream, rows in made.items()} == {
@@ -240,4 +241,5 @@ def test_streams_read_their_documented_sources():
         "campaign_minutes": {"unique_impressions": True, "campaigns": False},
         "campaign_totals": {"unique_impressions": True, "campaigns": False},
         "user_sessions": {"unique_impressions": True},
+        "frequency_alerts": {"unique_impressions": True},
     }

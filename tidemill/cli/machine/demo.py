@@ -34,6 +34,8 @@ SEED = 7
 FILES = 10
 PROJECT = "tidemill-demo"
 """The folder that the demo writes its project to where there is none with the pipeline."""
+ALERTS_VARIABLE = "ADS_ALERTS_TOPIC"
+"""The pipeline also sends its alerts to the topic that this variable names."""
 
 app = typer.Typer(add_completion=False)
 app.command("generate")(demo_input.generate)
@@ -54,7 +56,8 @@ def demo(
     In a project with the pipeline ads the demo runs there; elsewhere it first writes one to ./tidemill-demo. It
     uses the target `dev`: its lake, its landing folders and the Dagster instance in .tidemill/dagster, so that
     you can inspect tables, runs and plots afterwards. A second demo continues where the first ended. With
-    --kafka the lake is a temporary one, because the broker's topics end with the demo.
+    --kafka the lake is a temporary one, because the broker's topics end with the demo, and the frequency alerts
+    are also sent to a topic.
     """
     if context.invoked_subcommand is not None:
         return
@@ -165,6 +168,8 @@ def _inputs(project: "ResolvedTarget", console: "Console", *, kafka: bool) -> It
             broker = stack.enter_context(Broker())
         environ = {**os.environ, "TIDEMILL_CONFIG": str(project.config)}
         target = resolve("dev", lake=Path(folder) / "lake", kafka=broker.bootstrap, environ=environ)
+        # Before the pipeline is imported.
+        os.environ.setdefault(ALERTS_VARIABLE, load_generator(project.config.parent).ALERTS_TOPIC)
         yield _Inputs(target, bootstrap=broker.bootstrap)
 
 
@@ -187,7 +192,7 @@ def _run(inputs: _Inputs, console: "Console") -> bool:
     for failure in loaded.failures:
         raise failure.error
     ads = loaded.pipelines[EXAMPLE]
-    with DagsterInstance.get() as instance, console.status("the nine streams of ads ..."):
+    with DagsterInstance.get() as instance, console.status("the streams of ads ..."):
         result = materialize(
             [streaming_assets(ads, target=target)],
             instance=instance,
