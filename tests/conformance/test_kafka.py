@@ -33,7 +33,7 @@ def send(broker, topic, *values, partition=0):
 
 
 def copied(name="copied", **source):
-    return Pipeline("shop").stream(source={"topic": KafkaSource(**source)}, sink=DeltaAppend(), name=name)(
+    return Pipeline("shop").stream(source={"messages": KafkaSource(**source)}, sink=DeltaAppend(), name=name)(
         lambda messages: messages.select(F.col("value").cast("string"))
     )
 
