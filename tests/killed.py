@@ -50,6 +50,16 @@ def scratch_at(lake, landing, *, cores=2):
     return Scratch(lake=Lake.at(lake), landing=Path(landing), engine=SparkEngine(settings(cores=cores)))
 
 
+def run_into_kafka(stream_of):
+    """Run a stream into a topic, in a process that the test kills: its arguments are LAKE LANDING BOOTSTRAP TOPIC."""
+    from tidemill.target.target import KafkaCluster
+
+    lake, landing, bootstrap, topic = sys.argv[1:]
+    scratch = scratch_at(lake, landing)
+    scratch.clusters["default"] = KafkaCluster(bootstrap=bootstrap)
+    scratch.run(stream_of(topic))
+
+
 def run_side_by_side(scratch, streams):
     """Run streams, all at the same time, so that each comes to its point."""
     from tidemill.run.execute.pipeline_run import PipelineRun

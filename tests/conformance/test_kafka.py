@@ -6,9 +6,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from tests.checked import failed_checks
 from tests.conformance.test_operations import VIEWS, views_of
 from tests.raising import raises
-from tests.run.test_modes import Following, failed_checks, until
+from tests.run.test_follow import until
+from tests.run.test_modes import in_mode, refusal
 from tests.topics import messages, new_topic
 from tidemill import DeltaAppend, KafkaSink, KafkaSource, Pipeline
 from tidemill import functions as F
@@ -163,7 +165,7 @@ def test_row(scratch, broker, topic, mode):
 
     send(broker, topic, "1")
     scratch.run(doubled)
-    with Following(scratch, doubled, mode):
+    with in_mode(scratch, doubled, mode):
         send(broker, topic, "2", "3", partition=1)
         until(lambda: sent() == multiset("246"))
         records = StreamRecords(scratch.lake, doubled.name)
@@ -173,6 +175,4 @@ def test_row(scratch, broker, topic, mode):
     assert sent() == multiset("2468")
     assert failed_checks(scratch, doubled) == []
     scratch.run(distinct)
-    with Following(scratch, distinct, mode) as refused:
-        until(lambda: refused.results)
-    assert [result.error.code for result in refused.results] == ["mode-unsuitable"]
+    assert "keeps state" in refusal(scratch, distinct, mode)

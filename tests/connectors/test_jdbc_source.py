@@ -9,12 +9,12 @@ from decimal import Decimal
 
 import pytest
 
+from tests.checked import failed_checks
 from tests.connect_server import HOME, connect_server
 from tests.postgres_server import PASSWORD, VARIABLE, PostgresServer
 from tests.raising import raises
 from tests.small import SMALL
 from tidemill import DeltaAppend, FileSource, JdbcSource, Pipeline
-from tidemill.checks.evaluation import evaluate
 from tidemill.connectors.connector import SourceContext
 from tidemill.connectors.registry import connector_of
 from tidemill.operations.edits.code_changes import code_changes
@@ -90,8 +90,7 @@ def test_each_run_reads_the_rows_that_are_there(scratch, database, how):
     assert scratch.rows(stream) == joined((FIRST, BEFORE), (SECOND, AFTER), how=how)
     assert result.lineage["name"] == (("customers", "name"),)
     assert status_of(stream, scratch.target).state == "idle"
-    checks = evaluate(stream, scratch.target, now=datetime.now(UTC))
-    assert [check.summary for check in checks if not check.passed] == []
+    assert failed_checks(scratch, stream) == []
     (change,) = code_changes([stream], scratch.target, scratch.engine)
     assert change.kind == "nothing"
 
@@ -149,7 +148,9 @@ def test_a_query_cannot_write(scratch, database):
     )
     stream = database.stream(JdbcSource(query=f"SELECT 'a' AS customer, {function}()::text AS name"))
     database.order(1, FIRST)
-    assert "read-only transaction" in str(scratch.run_all([stream])[0].error)
+    error = scratch.run_all([stream])[0].error
+    assert error.code == "database-query-refused"
+    assert "read-only transaction" in str(error)
     assert database.table.rows() == multiset(BEFORE.items())
 
 

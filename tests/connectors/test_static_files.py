@@ -1,15 +1,14 @@
 """Files as a snapshot next to a stream: joins over runs between which they change, against plain Python."""
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 
+from tests.checked import failed_checks
 from tests.raising import raises
 from tests.run.test_follow import followed, until
 from tidemill import DeltaAppend, FileSource, Pipeline
 from tidemill import functions as F
-from tidemill.checks.evaluation import evaluate
 from tidemill.operations.edits.code_changes import code_changes
 from tidemill.operations.replay.backfill import backfill
 from tidemill.records.stream_records import StreamRecords
@@ -85,8 +84,7 @@ def test_each_run_reads_the_files_that_are_there(scratch, files, how):
     assert result.batches[0].static_versions == {}
     assert result.lineage["name"] == (("countries", "name"),)
     assert status_of(stream, scratch.target).state == "idle"
-    checks = evaluate(stream, scratch.target, now=datetime.now(UTC))
-    assert [check.summary for check in checks if not check.passed] == []
+    assert failed_checks(scratch, stream) == []
     (change,) = code_changes([stream], scratch.target, scratch.engine)
     assert change.kind == "nothing"
 

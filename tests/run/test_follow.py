@@ -31,10 +31,10 @@ def look_often(monkeypatch):
 
 
 @contextmanager
-def followed(scratch, *streams, every=timedelta(0)):
+def followed(scratch, *streams, **how):
     """Follow streams while the block runs, and add the results to the list that it gets."""
     results = []
-    follow = Follow(every=every)
+    follow = Follow(**how)
     run = PipelineRun(
         streams,
         target=scratch.target,

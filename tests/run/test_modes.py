@@ -1,26 +1,23 @@
 """Modes of low latency, from Kafka to Kafka: they start, run and stop, and any other run continues behind them."""
 
 import time
-from datetime import UTC, datetime, timedelta
-from threading import Thread
+from datetime import timedelta
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.checked import failed_checks
 from tests.raising import raises
+from tests.run.test_follow import followed, until
 from tests.topics import messages, new_topic
 from tidemill import DeltaAppend, Expect, Feed, Json, KafkaSink, KafkaSource, Pipeline
 from tidemill import functions as F
-from tidemill.checks.evaluation import evaluate
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.execute import direct
 from tidemill.run.execute.direct import check_mode
-from tidemill.run.execute.follow import Follow
-from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.testing import multiset
 
 MODES = ("async", "real-time", "continuous")
-FOR_A_BATCH = 60  # seconds, on a busy machine
 EVERY = {"async": timedelta(0), "real-time": timedelta(seconds=5), "continuous": timedelta(seconds=1)}
 
 kafka = pytest.mark.kafka
@@ -64,55 +61,36 @@ def copied(source, sink):
     )
 
 
-class Following:
-    """A run that follows in a mode, in a thread of this process."""
-
-    def __init__(self, scratch, stream, mode):
-        self.results = []
-        self.follow = Follow(mode=mode, every=EVERY[mode])
-        self.run = PipelineRun(
-            [stream],
-            target=scratch.target,
-            engine=scratch.engine,
-            run_id=f"follow-{time.time_ns()}",
-            follow=self.follow,
-        )
-        self._thread = Thread(target=lambda: self.results.extend(self.run.iter_results()))
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.follow.ended.set()
-        self._thread.join(FOR_A_BATCH)
-        assert not self._thread.is_alive()
+def in_mode(scratch, stream, mode):
+    """Follow the source of a stream in a mode."""
+    return followed(scratch, stream, mode=mode, every=EVERY[mode])
 
 
-def until(condition):
-    deadline = time.monotonic() + FOR_A_BATCH
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+def refusal(scratch, stream, mode):
+    """The error with which a stream fails that cannot run in a mode."""
+    with in_mode(scratch, stream, mode) as results:
+        until(lambda: results)
+    [result] = results
+    assert (result.outcome, result.error.code) == ("failed", "mode-unsuitable")
+    return str(result.error)
 
 
 def lines_of(scratch, stream):
     return sorted(StreamRecords(scratch.lake, stream.name).ledger.lines(), key=lambda line: line.batch_id)
 
 
-def failed_checks(scratch, stream):
-    results = evaluate(stream, scratch.target, datetime.now(UTC), streams={stream.name: stream})
-    return [result.summary for result in results if not result.passed]
-
-
 @kafka
 @gated("async", "real-time")
-def test_what_arrives_is_written_at_once_and_an_ordinary_run_continues(scratch, broker, topics, mode):
+def test_what_arrives_is_written_at_once_and_an_ordinary_run_continues(
+    scratch, broker, topics, mode, monkeypatch
+):
     source, sink = topics
+    behind = {"asyncProgressTrackingCheckpointIntervalMs": "3600000"}  # the log of its progress stays behind
+    monkeypatch.setitem(direct._OPTIONS, "async", {**direct._OPTIONS["async"], **behind})
     stream = copied(source, KafkaSink(sink))
     send(broker, source, "a", "b")
     scratch.run(stream)
-    with Following(scratch, stream, mode) as following:
+    with in_mode(scratch, stream, mode) as results:
         for value in "cdef":
             time.sleep(0.3)
             send(broker, source, value, "skipped")
@@ -120,7 +98,7 @@ def test_what_arrives_is_written_at_once_and_an_ordinary_run_continues(scratch, 
         if mode == "continuous":  # it ends at once, and what it has not saved would be written again
             until(lambda: sum(line.rows_read for line in lines_of(scratch, stream)) == 10)
         assert StreamRecords(scratch.lake, stream.name).holder() is not None, "the lease is held"
-    assert [(result.outcome, result.error) for result in following.results] == [("updated", None)]
+    assert [(result.outcome, result.error) for result in results] == [("updated", None)]
     assert received(broker, sink) == multiset("ABCDEF")
     send(broker, source, "g")
     assert [result.outcome for result in scratch.run(stream)] == ["updated"]
@@ -137,7 +115,7 @@ def test_what_arrives_is_written_at_once_and_an_ordinary_run_continues(scratch, 
 def test_a_topic_that_is_empty_at_first(scratch, broker, topics, mode):
     source, sink = topics
     stream = copied(source, KafkaSink(sink))
-    with Following(scratch, stream, mode):
+    with in_mode(scratch, stream, mode):
         time.sleep(1)
         send(broker, source, "a")
         until(lambda: received(broker, sink).total() == 1)
@@ -159,7 +137,7 @@ def test_a_run_that_was_killed_leaves_nothing_out(scratch, broker, topics, mode,
     monkeypatch.setattr(direct, "_RECORD_SECONDS", 3600)
     monkeypatch.setattr(direct.DirectQuery, "finish", lambda _: None)
     monkeypatch.setattr(direct.DirectQuery, "record", lambda _: None)
-    with Following(scratch, stream, mode):
+    with in_mode(scratch, stream, mode):
         send(broker, source, "b", "c")
         until(lambda: received(broker, sink).total() == 3)
         time.sleep(2 * EVERY["real-time"].total_seconds())  # and it is committed
@@ -184,11 +162,11 @@ def test_a_record_that_was_killed_half_way_is_finished(scratch, broker, topics, 
         count = received(broker, sink).total()
         with monkeypatch.context() as patched:
             patched.setattr(f"tidemill.checkpoint.write.CheckpointWriter.{step}", _killed)
-            with Following(scratch, stream, "async") as following:
+            with in_mode(scratch, stream, "async") as results:
                 send(broker, source, "b")
                 until(lambda count=count: received(broker, sink).total() > count)
-                until(lambda following=following: following.results)
-            [failed] = following.results
+                until(lambda results=results: results)
+            [failed] = results
             assert failed.outcome == "failed"
         scratch.run(stream)
         assert failed_checks(scratch, stream) == []
@@ -208,11 +186,7 @@ def test_more_partitions_than_cores_are_refused(scratch, broker, mode):
     stream = copied(f"{source}-many", KafkaSink(sink))
     send(broker, f"{source}-many", "a")
     scratch.run(stream)
-    with Following(scratch, stream, mode) as following:
-        until(lambda: following.results)
-    [result] = following.results
-    assert (result.outcome, result.error.code) == ("failed", "mode-unsuitable")
-    assert "64 partitions" in str(result.error)
+    assert "64 partitions" in refusal(scratch, stream, mode)
 
 
 @kafka
@@ -224,11 +198,7 @@ def test_a_function_with_state_is_refused_and_nothing_is_changed(scratch, broker
     )(lambda messages: messages.select(F.col("value").cast("string")).dropDuplicates(["value"]))
     send(broker, source, "a", "a")
     scratch.run(stream)
-    with Following(scratch, stream, mode) as following:
-        until(lambda: following.results)
-    [result] = following.results
-    assert (result.outcome, result.error.code) == ("failed", "mode-unsuitable")
-    assert "keeps state" in str(result.error)
+    assert "keeps state" in refusal(scratch, stream, mode)
     send(broker, source, "b", "a")
     scratch.run(stream)
     assert received(broker, sink) == multiset("ab")

@@ -1,12 +1,12 @@
 """The smallest connector in runs: `load`, `kind` and a position, and everything else unknown."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
+from tests.checked import failed_checks
 from tests.checkpoint.recognized import verify
 from tidemill import DeltaAppend, Pipeline, RateSource
-from tidemill.checks.evaluation import evaluate
 from tidemill.connectors.rate.position import RowPosition
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.status import status_of
@@ -35,5 +35,4 @@ def test_generated_rows_arrive_once_run_after_run(scratch):
     status = status_of(rows, scratch.target)
     assert (status.state, status.last_batch) == ("idle", 1)
     assert "cannot be counted: 3 generated rows per batch has no backlog" in status.polls[0]
-    checks = evaluate(rows, scratch.target, now=datetime.now(UTC) + timedelta(minutes=1))
-    assert [check.summary for check in checks if not check.passed] == []
+    assert failed_checks(scratch, rows, later=timedelta(minutes=1)) == []

@@ -402,21 +402,23 @@ def test_a_batch_to_repeat_is_not_committed_without_its_files(scratch, tmp_path,
     assert scratch.rows(orders, "order_id") == multiset([("o1",), ("o2",)])
 
 
-def test_rows_of_an_upstream_that_are_removed_when_the_run_has_looked_stop_its_readers(scratch, monkeypatch):
-    """Between the look of the guard and the start of the query is a second, in which another program may commit."""
+def copied(scratch):
+    """A stream of two orders, and another one that has read them."""
     shop = Pipeline("shop")
     orders = ingest(shop)
     copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
     scratch.run(orders, [[order(1), order(2)]])
     scratch.run(copy)
+    return orders, copy
+
+
+def test_rows_of_an_upstream_that_are_removed_when_the_run_has_looked_stop_its_readers(scratch, monkeypatch):
+    """Between the look of the guard and the start of the query, another program may commit."""
+    orders, copy = copied(scratch)
     scratch.run(orders, [[order(3)]])
+    table = DeltaTable(scratch.lake.table(orders.name).uri)
     with monkeypatch.context() as patched:
-
-        def remove(*_):
-            DeltaTable(scratch.lake.table(orders.name).uri).delete("order_id = 'o1'")
-            return {}
-
-        patched.setattr(stream_run, "current_versions", remove)
+        patched.setattr(stream_run.relocation, "follow", lambda *_: table.delete("order_id = 'o1'"))
         with raises("upstream-rows-changed", "DELETE"):
             scratch.run(copy)
     for _ in range(2):
@@ -430,11 +432,7 @@ def test_rows_of_an_upstream_that_are_removed_when_the_run_has_looked_stop_its_r
 
 
 def test_a_run_that_passes_an_accepted_commit_does_not_pass_the_next_one_unseen(scratch, monkeypatch):
-    shop = Pipeline("shop")
-    orders = ingest(shop)
-    copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
-    scratch.run(orders, [[order(1), order(2)]])
-    scratch.run(copy)
+    orders, copy = copied(scratch)
     table = DeltaTable(scratch.lake.table(orders.name).uri)
     table.delete("order_id = 'o1'")
     accept_version(copy, scratch.target, orders.name, table.version())
@@ -447,11 +445,7 @@ def test_a_run_that_passes_an_accepted_commit_does_not_pass_the_next_one_unseen(
 
 
 def test_removed_rows_of_an_upstream_stop_its_readers(scratch, engine):
-    shop = Pipeline("shop")
-    orders = ingest(shop)
-    copy = shop.stream(source=orders, sink=DeltaAppend(), name="copy")(same)
-    scratch.run(orders, [[order(1), order(2)]])
-    scratch.run(copy)
+    orders, copy = copied(scratch)
     table = Path(scratch.lake.table(orders.name).uri)
     engine.new().sql(f"DELETE FROM delta.`{table}` WHERE order_id = 'o1'")  # noqa: S608 - a path of the test
     with raises(

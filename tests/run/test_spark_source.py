@@ -1,14 +1,12 @@
 """Sources that Tidemill knows nothing about, by their format and as a Python data source."""
 
-from datetime import UTC, datetime
-
 import pytest
 
+from tests.checked import failed_checks
 from tests.checkpoint.recognized import verify
 from tests.line_source import LineSource
 from tests.raising import raises
 from tidemill import DeltaAppend, Pipeline, SparkSource
-from tidemill.checks.evaluation import evaluate
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.status import status_of
 from tidemill.testing import multiset
@@ -32,8 +30,7 @@ def test_a_python_data_source_is_read_once_run_after_run(scratch, tmp_path, monk
     assert status.state == "idle"
     assert "Spark source lines has no backlog without Spark" in status.polls[0]
     assert verify(StreamRecords(scratch.lake, lines.name).snapshot().checkpoint, level="full").sound
-    checks = evaluate(lines, scratch.target, now=datetime.now(UTC))
-    assert [check.summary for check in checks if not check.passed] == []
+    assert failed_checks(scratch, lines) == []
 
 
 @pytest.mark.parametrize(

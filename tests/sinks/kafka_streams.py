@@ -1,10 +1,7 @@
 """Streams into Kafka whose run is killed: `python -m tests.sinks.kafka_streams LAKE LANDING BOOTSTRAP TOPIC`."""
 
-import sys
-
-from tests.killed import scratch_at
+from tests.killed import run_into_kafka
 from tidemill import DeltaAppend, Feed, Json, KafkaSink, Pipeline
-from tidemill.target.target import KafkaCluster
 
 SALE = "shop STRING, amount BIGINT"
 
@@ -18,12 +15,5 @@ def killed_stream(topic):
     return sales_stream(KafkaSink(topic, key="shop", value="json"), DeltaAppend())
 
 
-def main() -> None:
-    lake, landing, bootstrap, topic = sys.argv[1:]
-    scratch = scratch_at(lake, landing)
-    scratch.clusters["default"] = KafkaCluster(bootstrap=bootstrap)
-    scratch.run(killed_stream(topic))
-
-
 if __name__ == "__main__":
-    main()
+    run_into_kafka(killed_stream)

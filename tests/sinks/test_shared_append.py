@@ -8,6 +8,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql.types import StructType
 
+from tests.checked import failed_checks
 from tests.killed import killed_when
 from tests.raising import raises
 from tests.sinks.shared_streams import declared
@@ -60,8 +61,7 @@ def test_readers_see_the_rows_of_all_streams_in_one_table(scratch):
     )
     for stream in streams:
         assert status_of(stream, scratch.target).state == "idle"
-        checks = evaluate(stream, scratch.target, datetime.now(UTC))
-        assert [check.summary for check in checks if not check.passed] == []
+        assert failed_checks(scratch, stream) == []
     assert app_views.sinks[0].delivery == "exactly once"
     for remove in (
         lambda: rebuild(views, scratch.target, scratch.engine, dry_run=True),
@@ -112,8 +112,7 @@ def test_records_that_pass_later_are_appended_too(scratch):
     replay_quarantine(app_views, scratch.target, scratch.engine)
     assert scratch.rows(views, "page", "n") == multiset([*WEB[0], *APP[0], *APP[2]])
     for stream in (views, app_views):
-        checks = evaluate(stream, scratch.target, datetime.now(UTC))
-        assert [check.summary for check in checks if not check.passed] == []
+        assert failed_checks(scratch, stream) == []
 
 
 def test_a_commit_of_a_program_that_only_says_so_is_a_finding(scratch):

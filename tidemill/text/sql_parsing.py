@@ -70,9 +70,8 @@ def tables_of(query: object, *, field: str) -> tuple[str, ...]:
     Raises:
         DefinitionError: It cannot be parsed, or is another statement.
     """
-    if not isinstance(query, str) or not query.strip():
-        raise DefinitionError(f"{field} is {query!r}: write a SELECT.", code="sql-invalid")
-    return tuple(_remembered(f"tables {query}", lambda: " ".join(_parse_tables(query, field))).split())
+    text = _given(query, field)
+    return tuple(_remembered(f"tables {text}", lambda: " ".join(_parse_tables(text, field))).split())
 
 
 def one_line_query(query: object, *, field: str) -> str:
@@ -85,9 +84,14 @@ def one_line_query(query: object, *, field: str) -> str:
     Raises:
         DefinitionError: It cannot be parsed, or is another statement.
     """
+    text = _given(query, field)
+    return _remembered(f"query {text}", lambda: _parse_query(text, field))
+
+
+def _given(query: object, field: str) -> str:
     if not isinstance(query, str) or not query.strip():
         raise DefinitionError(f"{field} is {query!r}: write a SELECT.", code="sql-invalid")
-    return _remembered(f"query {query}", lambda: _parse_query(query, field))
+    return query
 
 
 def _parse_query(query: str, what: str) -> str:

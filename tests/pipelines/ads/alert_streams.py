@@ -2,13 +2,11 @@
 `python -m tests.pipelines.ads.alert_streams LAKE LANDING BOOTSTRAP TOPIC`.
 """
 
-import sys
 from dataclasses import replace
 
 from pipelines.ads import ads
 from pipelines.ads.frequency import alert_sinks
-from tests.killed import scratch_at
-from tidemill.target.target import KafkaCluster
+from tests.killed import run_into_kafka
 
 
 def alerts_into(topic):
@@ -16,12 +14,5 @@ def alerts_into(topic):
     return replace(ads["frequency_alerts"], sinks=tuple(alert_sinks(topic)))
 
 
-def main() -> None:
-    lake, landing, bootstrap, topic = sys.argv[1:]
-    scratch = scratch_at(lake, landing)
-    scratch.clusters["default"] = KafkaCluster(bootstrap=bootstrap)
-    scratch.run(alerts_into(topic))
-
-
 if __name__ == "__main__":
-    main()
+    run_into_kafka(alerts_into)

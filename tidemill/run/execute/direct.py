@@ -51,9 +51,8 @@ _FOLDER = "direct-"
 # Their tasks run as long as the query, or as its batches: one for each partition, all at the same time.
 _HOLDS_CORES = ("real-time", "continuous")
 _OPTIONS: Mapping["Mode", Mapping[str, str]] = {"async": {"asyncProgressTrackingEnabled": "true"}}
-_OUTPUT_MODES: Mapping["Mode", str] = {
-    "real-time": "update"
-}  # the only one; of rows without state it is `append`
+# The only one that it has; of rows without state it is the same as `append`.
+_OUTPUT_MODES: Mapping["Mode", str] = {"real-time": "update"}
 # The checkpoint of such a query is read by nobody else, and continuous processing knows no names of sources.
 _CONFS = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
@@ -198,16 +197,19 @@ class DirectQuery:
 
     def finish(self) -> None:
         """Record what the query has committed, and remove its checkpoint."""
-        if self._files.names():
+        if self._left:
             self.record()
             self._clear()
 
-    def _clear(self) -> None:
-        """Remove its checkpoint, and those of queries before a rewind."""
+    @property
+    def _left(self) -> "list[Store]":
+        """The checkpoints of such queries that are there: its own, and those of queries before a rewind."""
         control = self.snapshot.records.control
-        for name in control.names():
-            if name.startswith(_FOLDER):
-                CheckpointWriter(control.below(name)).clear()
+        return [control.below(name) for name in control.names() if name.startswith(_FOLDER)]
+
+    def _clear(self) -> None:
+        for checkpoint in self._left:
+            CheckpointWriter(checkpoint).clear()
 
     @property
     def _name(self) -> str:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 # How often the snapshots of a query are compared with what it has read: a listing of each log and of each folder.
 _LOOK_SECONDS = 5.0
 _REMOVAL = re.compile("DELTA_SOURCE_(TABLE_IGNORE_CHANGES|IGNORE_DELETE)")
-
-
 # How often a query that is not made of batches saves its progress; a real-time batch lasts at least 5 s.
 _SAVED_EVERY: dict[Mode, timedelta] = {
     "real-time": timedelta(seconds=30),

@@ -46,7 +46,7 @@ from tidemill.run.execute.running_query import Progress, RunningQuery
 from tidemill.run.spark import classic
 from tidemill.run.spark.engine import Engine, record_jvm, session_of
 from tidemill.run.tables import new_readers, rewound
-from tidemill.run.tables.guard import check_edges, passes_removals
+from tidemill.run.tables.guard import check_edges
 from tidemill.run.tables.missing_files import check_planned_files, check_unread_files
 from tidemill.run.tables.schemas import schemas_of, with_schemas
 from tidemill.run.tables.versions import current_versions, with_read_commits
@@ -196,8 +196,7 @@ class StreamRun:
             pins, limit = current_versions(self.stream, lake), self.stream.query.max_run
             trigger = {"once": True} if self.once else {"availableNow": True}
             enough = after(limit) if isinstance(limit, timedelta) else None
-            self._read(spark, confs, pins, trigger=trigger, enough=enough)
-            self._end_of_data(spark, confs, waiting=[*self.decision.counted])
+            self._read(spark, confs, pins, trigger=trigger, enough=enough, waiting=[*self.decision.counted])
 
     def _follow_sources(self, spark: "SparkSession", confs: dict[str, str], follow: Follow) -> None:
         """Run queries with a processing-time trigger, one after another, until the run is asked to end.
@@ -209,8 +208,7 @@ class StreamRun:
         while not follow.ended.is_set():
             pins = current_versions(self.stream, lake)
             enough = interruption(follow, self.stream, lake, pins=pins, has_timers=self._has_timers)
-            self._read(spark, confs, pins, trigger=follow.trigger, enough=enough)
-            self._end_of_data(spark, confs, waiting=self.stream.sources)
+            self._read(spark, confs, pins, trigger=follow.trigger, enough=enough, waiting=self.stream.sources)
 
     def _read(
         self,
@@ -220,24 +218,26 @@ class StreamRun:
         *,
         trigger: Mapping[str, Any],
         enough: Callable[[], bool] | None,
+        waiting: Collection[str],
     ) -> None:
-        """Run a query that Delta stops at a commit that removed rows, and let the guard decide what that means.
+        """Run a query and what follows the last row that it reads.
 
-        Such a commit may land after the first look of the guard. Where there are some that the user has accepted, or
-        that a rewind took back, the query passes all of them, and the guard looks again afterwards.
+        Delta stops it at a commit that removed rows, which may land after the guard has looked, and the guard decides
+        what that means. Where there are some that the user has accepted, or that a rewind took back, the query passes
+        all of them, and the guard looks again at the end.
         """
         lake, before = self.target.lake, self._tail()
-        stops = not passes_removals(self.stream, lake, before, self._sources)
-        if not stops:  # one may have landed since the first look
-            check_edges(self.stream, lake, before, self._sources)
+        passes = check_edges(self.stream, lake, before, self._sources)
         try:
-            self._execute(spark, confs, pins, trigger=trigger, enough=enough, stops_at_removed=stops)
+            self._execute(spark, confs, pins, trigger=trigger, enough=enough, stops_at_removed=not passes)
         except Exception as error:
             if not is_removal(error):
                 raise
             check_edges(self.stream, lake, self._tail(), self._sources)
             self._pass_restores(spark, confs)
             self._execute(spark, confs, pins, trigger={"availableNow": True})
+        self._continue_watermark(spark, confs, waiting=waiting)
+        self._fire_timers(spark, confs)
         check_edges(self.stream, lake, before, self._sources)
 
     def _follow_directly(self, spark: "SparkSession", confs: dict[str, str], follow: Follow) -> None:
@@ -261,12 +261,6 @@ class StreamRun:
             started = self._start(writer, expected=None)
             self._wait(started, self._direct.take, self._direct.record, enough=has_to_stop)
         self._direct.finish()
-
-    def _end_of_data(self, spark: "SparkSession", confs: dict[str, str], *, waiting: Collection[str]) -> None:
-        """Do what follows the last row that was read, and check what was read."""
-        self._continue_watermark(spark, confs, waiting=waiting)
-        self._fire_timers(spark, confs)
-        check_edges(self.stream, self.target.lake, self._tail(), self._sources)
 
     def _continue_watermark(
         self, spark: "SparkSession", confs: dict[str, str], *, waiting: Collection[str]

@@ -26,64 +26,69 @@ if TYPE_CHECKING:
     from tidemill.text.names import StreamName
 
 
-def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]) -> None:
+def check_edges(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]) -> bool:
     """Check every commit between a reader's position and the head of each table it reads.
 
     Args:
         tail: The end of the reader's checkpoint.
         records: The records of its sources, with the commits that the user has accepted.
 
+    Returns:
+        Whether the reader passes commits that removed rows: the user has accepted them, or a rewind took them back.
+
     Raises:
         UpstreamChangeError: A commit removed or changed rows.
     """
-    for upstream, commit in refused_commits(stream, lake, tail, records):
-        edge = f"{upstream}@{commit.version}"
-        metadata = commit_metadata(commit)
-        again = f"compute it and its readers again: tidemill rebuild {quote(str(stream.name))} --downstream"
-        if {"begin", "end"} <= metadata.keys():
-            span = f"--from {quote(str(metadata['begin']))} --to {quote(str(metadata['end']))}"
-            again = f"replay the same range: tidemill backfill {quote(str(stream.name))} {span} --downstream"
-        raise UpstreamChangeError(
-            f"version {commit.version} of {upstream} ({commit.operation}) removed or changed rows that this "
-            "stream may have read; its own table would keep the old ones.",
-            stream=stream.name,
-            fix=f"{again}; or keep what {stream.name} has, and skip that commit: tidemill accept "
-            f"{quote(str(stream.name))} --version {quote(edge)}",
-            code="upstream-rows-changed",
-        )
+    passes = False
+    for upstream, commit, is_refused in _removals(stream, lake, tail, records):
+        if is_refused:
+            raise _refusal(stream, upstream, commit)
+        passes = True
+    return passes
+
+
+def _refusal(stream: "Stream", upstream: "StreamName", commit: "Commit") -> UpstreamChangeError:
+    edge = f"{upstream}@{commit.version}"
+    metadata = commit_metadata(commit)
+    again = f"compute it and its readers again: tidemill rebuild {quote(str(stream.name))} --downstream"
+    if {"begin", "end"} <= metadata.keys():
+        span = f"--from {quote(str(metadata['begin']))} --to {quote(str(metadata['end']))}"
+        again = f"replay the same range: tidemill backfill {quote(str(stream.name))} {span} --downstream"
+    return UpstreamChangeError(
+        f"version {commit.version} of {upstream} ({commit.operation}) removed or changed rows that this "
+        "stream may have read; its own table would keep the old ones.",
+        stream=stream.name,
+        fix=f"{again}; or keep what {stream.name} has, and skip that commit: tidemill accept "
+        f"{quote(str(stream.name))} --version {quote(edge)}",
+        code="upstream-rows-changed",
+    )
 
 
 def refused_commits(
     stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]
 ) -> "Iterator[tuple[StreamName, delta_log.Commit]]":
     """Yield the unread commits of append-only edges that removed rows and are not accepted."""
+    for upstream, commit, is_refused in _removals(stream, lake, tail, records):
+        if is_refused:
+            yield upstream, commit
+
+
+def _removals(
+    stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]
+) -> "Iterator[tuple[StreamName, Commit, bool]]":
+    """Yield the unread commits of append-only edges that removed rows, each with whether it is refused."""
     for name, upstream in append_readings(stream).items():
         record = records.get(name, SourceRecord())
-        commits = _unread(lake, upstream, DeltaPosition.of(tail.planned(name)), record)
+        offset = DeltaPosition.of(tail.planned(name))
+        # A snapshot has no row that was removed before it.
+        begin = 0 if record.start_version is None else record.start_version + 1
+        first = begin if offset is None else offset.version
+        commits = list(lake.table(upstream).log.commits(first))
         restores = restores_in(commits)  # a reader passes them by (run/tables/rewound.py)
         for commit in commits:
-            is_passed = any(restore.takes_back(commit.version) for restore in restores)
-            if commit.removes_rows and not is_passed and commit.version not in record.accepted_versions:
-                yield upstream, commit
-
-
-def passes_removals(stream: "Stream", lake: Lake, tail: Tail, records: Mapping[str, SourceRecord]) -> bool:
-    """Return whether unread commits removed rows: where `check_edges` raises nothing, the reader passes them all."""
-    return any(
-        commit.removes_rows
-        for name, upstream in append_readings(stream).items()
-        for commit in _unread(
-            lake, upstream, DeltaPosition.of(tail.planned(name)), records.get(name, SourceRecord())
-        )
-    )
-
-
-def _unread(
-    lake: Lake, upstream: "StreamName", offset: DeltaPosition | None, record: SourceRecord
-) -> "list[Commit]":
-    # A snapshot has no row that was removed before it.
-    begin = 0 if record.start_version is None else record.start_version + 1
-    return list(lake.table(upstream).log.commits(begin if offset is None else offset.version))
+            if commit.removes_rows:
+                is_passed = any(restore.takes_back(commit.version) for restore in restores)
+                yield upstream, commit, not is_passed and commit.version not in record.accepted_versions
 
 
 def append_readings(stream: "Stream") -> "dict[str, StreamName]":
