@@ -172,21 +172,33 @@ def test_a_broker_that_is_down_is_transient_and_remembered():
     assert max(seconds[1:]) < 0.5
 
 
-def without_leader(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Future[object]]:
+def without_leader(
+    partitions: Iterable[TopicPartition], code: int = KafkaError.NOT_LEADER_FOR_PARTITION
+) -> dict[TopicPartition, Future[object]]:
     answers = {partition: Future[object]() for partition in partitions}
     for answer in answers.values():
-        answer.set_exception(KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)))
+        answer.set_exception(KafkaException(KafkaError(code)))
     return answers
 
 
-def test_an_election_is_waited_for(broker, topic, monkeypatch):
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    ],
+)
+def test_an_election_is_waited_for(broker, topic, monkeypatch, code):
     """An election is not available on demand; the answers around it are the broker's own."""
     client = Client(KafkaCluster(bootstrap=broker.bootstrap))
     ask, asked = client._admin.list_offsets, []
 
     def electing_at_first(partitions, **how):
         asked.append(partitions)
-        return without_leader(partitions) if len(asked) <= 3 else ask(partitions, **how)
+        return without_leader(partitions, code) if len(asked) <= 3 else ask(partitions, **how)
 
     monkeypatch.setattr(client._admin, "list_offsets", electing_at_first)
     assert client.offsets([(topic, 0), (topic, 1)], committed=False)[1] == {(topic, 0): 3, (topic, 1): 1}

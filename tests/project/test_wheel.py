@@ -112,7 +112,7 @@ def test_a_new_project_runs_its_streams_and_their_tests(shop, folder):
     run(folder, "tidemill", "new", "stream", "shop/refunds", cwd=shop)
     result = json.loads(run(folder, "tidemill", "run", "--json", cwd=shop))
     outcomes = {stream["stream"]: stream["outcome"] for stream in result["streams"]}
-    assert outcomes == {"shop/events": "updated", "shop/refunds": "updated"}
+    assert outcomes == {"shop/events": "updated", "shop/refunds": "updated"}, result
     assert "2 passed" in run(folder, "pytest", "-q", "-p", "no:cacheprovider", cwd=shop)
 
 

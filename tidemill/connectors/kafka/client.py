@@ -44,8 +44,15 @@ _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "does not let this user describe the topic",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "does not let this user connect",
 }
-# A broker answers so during an election, or before it knows a new topic.
-_ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+# A broker answers so during an election, or before it knows a new topic: client and broker learn of a leader and its
+# epoch one after the other. Kafka calls all of these retriable; `KafkaError.retriable` does not know them.
+_ELECTING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+)
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
 
 
