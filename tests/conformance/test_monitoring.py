@@ -5,15 +5,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.monitored import project
 from tests.conformance.observing import streams
-from tests.conformance.observing_oracle import FIRST_RUN, RUNS, batches, records
-from tests.run.warm_streams import settings
+from tests.conformance.observing_oracle import FIRST_RUN, batches
+from tests.conformance.runs import observing_runs, on_a_warm_server, scratch_in
 from tidemill import (
     BatchSink,
     DeltaAppend,
@@ -33,36 +32,22 @@ from tidemill.run.execute.query import build
 from tidemill.run.spark.classic import explained
 from tidemill.run.spark.engine import session_of
 from tidemill.run.tables.versions import current_versions
-from tidemill.storage.lake import Lake
 from tidemill.storage.table_ref import TableRef
 from tidemill.target.spark_settings import SparkSettings
-from tidemill.testing import Scratch, multiset
+from tidemill.testing import multiset
 
 pytestmark = [pytest.mark.jvm, pytest.mark.campaign, pytest.mark.timeout(1200)]
 
 
-@pytest.fixture
-def warm(tmp_path):
-    engine = SparkEngine(settings(tmp_path, idle_timeout=timedelta(seconds=20)))
-    yield Scratch(lake=Lake.at(tmp_path / "warm"), landing=tmp_path / "landing", engine=engine)
-    engine.stop()
-
-
-@pytest.mark.parametrize("where", ["scratch", "warm"], ids=["local", "warm"])
-def test_mon_observe(where, request):
-    scratch = request.getfixturevalue(where)
-    shop = streams(scratch.landing)
-    for number, run in enumerate(RUNS):
-        for views in run:
-            scratch.drop_file("views", records(views))
-        results = scratch.run_all(shop)
-        assert [result.error for result in results if result.error] == []
-        if number == 0:
-            assert {result.stream.stream: result.observed for result in results} == FIRST_RUN
-    for stream in shop:
+@pytest.mark.parametrize("where", ["local", "warm"])
+def test_mon_observe(where, engine, tmp_path):
+    scratch = scratch_in(tmp_path, engine)
+    observed = observing_runs(scratch) if where == "local" else on_a_warm_server("observing", tmp_path)
+    assert observed[0] == FIRST_RUN
+    for stream in streams(scratch.landing):
         lines = StreamRecords(scratch.lake, stream.name).ledger.lines()
-        observed = [line.observed for line in sorted(lines, key=lambda line: line.batch_id)]
-        assert observed == batches()[stream.name.stream], stream.name
+        by_batch = [line.observed for line in sorted(lines, key=lambda line: line.batch_id)]
+        assert by_batch == batches()[stream.name.stream], stream.name
 
 
 EVENTS = {

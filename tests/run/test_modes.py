@@ -13,8 +13,10 @@ from tests.topics import messages, new_topic
 from tidemill import DeltaAppend, Expect, Feed, Json, KafkaSink, KafkaSource, Pipeline
 from tidemill import functions as F
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.execute import direct
-from tidemill.run.execute.direct import check_mode
+from tidemill.run.execute import direct, modes
+from tidemill.run.execute.follow import Follow
+from tidemill.run.execute.modes import check_mode
+from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.testing import multiset
 
 MODES = ("async", "real-time", "continuous")
@@ -86,7 +88,7 @@ def test_what_arrives_is_written_at_once_and_an_ordinary_run_continues(
 ):
     source, sink = topics
     behind = {"asyncProgressTrackingCheckpointIntervalMs": "3600000"}  # the log of its progress stays behind
-    monkeypatch.setitem(direct._OPTIONS, "async", {**direct._OPTIONS["async"], **behind})
+    monkeypatch.setitem(modes.OPTIONS, "async", {**modes.OPTIONS["async"], **behind})
     stream = copied(source, KafkaSink(sink))
     send(broker, source, "a", "b")
     scratch.run(stream)
@@ -226,6 +228,8 @@ def test_a_declaration_that_needs_batches_is_refused_before_anything_starts(mode
     stream = Pipeline("shop").stream(**given, name="copied")(function)
     with raises("mode-unsuitable", reason):
         check_mode([stream], mode, timedelta(0))
+    with raises("mode-unsuitable", reason):
+        PipelineRun([stream], target=None, engine=None, run_id="run", follow=Follow(mode=mode))
     check_mode([stream], "micro-batch", timedelta(0))
 
 

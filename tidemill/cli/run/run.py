@@ -105,9 +105,9 @@ def run(
     following = _follow(follow, following_for, mode, once=once)
     target, streams = flags.select()
     if following is not None:
-        from tidemill.run.execute.direct import check_mode
+        from tidemill.run.execute.modes import check_mode
 
-        check_mode(streams, following.mode, following.every)
+        check_mode(streams, following.mode, following.every)  # before it waits
     run_id = new_run_id()
     if seconds:
         _wait(target, streams, seconds, quiet=flags.as_json)

@@ -8,22 +8,18 @@ offsets without settings, asynchronous progress tracking leaves out batches, and
 
 import json
 import math
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import Tail, read_tail_or_empty
 from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.connector import Reading, SourceContext
-from tidemill.connectors.feed import feed_of
 from tidemill.connectors.registry import connector_of, recognize
 from tidemill.definitions.sink import CommitMetadata, Transaction, transaction_app_id
-from tidemill.errors import ConfigurationError, TerminalError
-from tidemill.run.execute import query
+from tidemill.run.execute import modes, query
 from tidemill.run.spark.classic import task_slots
 from tidemill.sinks.external_sink import CommitTable
 from tidemill.text.plurals import pluralize
@@ -46,67 +42,7 @@ if TYPE_CHECKING:
 
 # How often what the query has committed is recorded; each time is a commit of the table and a line of the ledger.
 _RECORD_SECONDS = 10.0
-_SHORTEST: Mapping["Mode", timedelta] = {"real-time": timedelta(seconds=5)}
 _FOLDER = "direct-"
-# Their tasks run as long as the query, or as its batches: one for each partition, all at the same time.
-_HOLDS_CORES = ("real-time", "continuous")
-_OPTIONS: Mapping["Mode", Mapping[str, str]] = {"async": {"asyncProgressTrackingEnabled": "true"}}
-# The only one that it has; of rows without state it is the same as `append`.
-_OUTPUT_MODES: Mapping["Mode", str] = {"real-time": "update"}
-# The checkpoint of such a query is read by nobody else, and continuous processing knows no names of sources.
-_CONFS = {
-    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
-    "spark.sql.streaming.offsetLog.formatVersion": "1",
-}
-_REFUSED = re.compile(
-    r"real.time.mode|continuous processing|async progress|does not support continuous", re.IGNORECASE
-)
-
-
-def check_mode(streams: "Sequence[Stream]", mode: "Mode", every: timedelta) -> None:
-    """Check what the declarations say about a mode.
-
-    Raises:
-        ConfigurationError: A stream cannot run in this mode, or the interval is too short.
-    """
-    if mode == "micro-batch":
-        return
-    if every and every < _SHORTEST.get(mode, every):
-        raise ConfigurationError(
-            f"a batch in {mode} mode lasts at least {_SHORTEST[mode].seconds} s.",
-            fix=f"tidemill run --follow={_SHORTEST[mode].seconds}s --mode {mode}",
-            code="mode-unsuitable",
-        )
-    for stream in streams:
-        reason = next(_obstacles(stream), None)
-        if reason is not None:
-            raise ConfigurationError(
-                f"{reason}, and Spark runs the {mode} mode only from one KafkaSource to a KafkaSink, without rules.",
-                stream=stream.name,
-                fix="select the streams that can, or leave --mode out.",
-                code="mode-unsuitable",
-            )
-
-
-def _obstacles(stream: "Stream") -> "Iterator[str]":
-    """Yield why a stream needs micro-batches, as far as its declaration says it: each the begin of a sentence."""
-    if feed_of(stream) is not None:
-        yield "its feed is validated batch by batch"
-    if len(stream.sources) > 1:
-        yield f"it has {len(stream.sources)} sources"
-    for source in stream.sources.values():
-        if not connector_of(source).is_direct:
-            yield f"it reads {source.describe()}"
-        if source.watermark is not None:
-            yield "its source has a watermark"
-    if stream.expect:
-        yield "its expectations are counted batch by batch"
-    if stream.main.has_rows:
-        yield "it writes a table"
-    sinks = stream.external_sinks
-    if len(sinks) > 1:
-        yield f"it has {len(sinks)} sinks"
-    yield from (f"its sink {sink.name!r} is written batch by batch" for sink in sinks if not sink.is_direct)
 
 
 @dataclass(slots=True)
@@ -135,11 +71,11 @@ class DirectQuery:
             TerminalError: It has state, or more partitions than Spark has cores.
         """
         if built.operators:
-            raise _refusal(mode, "its function keeps state between rows")
+            raise modes.refusal(mode, "its function keeps state between rows")
         offset = self._read
         if offset is None or offset.raw is None:
             raise ValueError("a stream without a committed batch begins with one")
-        if mode in _HOLDS_CORES:
+        if mode in modes.HOLDS_CORES:
             self._check_cores(spark, mode, offset)
         self._clear()
         rows = connector_of(self._source).load_from(
@@ -149,9 +85,9 @@ class DirectQuery:
         return (
             self._sink.stream_writer(output, self._sink.connection(self.target))
             .queryName(str(self.stream.name))
-            .outputMode(_OUTPUT_MODES.get(mode, "append"))
+            .outputMode(modes.OUTPUT_MODES.get(mode, "append"))
             .option("checkpointLocation", self._files.uri())
-            .options(**_OPTIONS.get(mode, {}))
+            .options(**modes.OPTIONS.get(mode, {}))
         )
 
     def take(self, progress: Sequence[Mapping[str, Any]]) -> None:
@@ -253,44 +189,11 @@ class DirectQuery:
     def _check_cores(self, spark: "SparkSession", mode: "Mode", offset: "SourceOffset") -> None:
         partitions, cores = recognize(offset).parts, task_slots(spark)
         if cores is not None and partitions > cores:
-            raise _refusal(
+            raise modes.refusal(
                 mode,
                 f"{self._source.describe()} has {pluralize(partitions, 'partition')}, each of which holds a core, and "
                 f"Spark has {cores}",
             )
-
-
-@contextmanager
-def own_confs(spark: "SparkSession") -> "Iterator[None]":
-    """Give a session the confs of these queries, and then those that it had."""
-    before = {name: spark.conf.get(name) for name in _CONFS}
-    for name, value in _CONFS.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, kept in before.items():
-            spark.conf.set(name, str(kept))
-
-
-@contextmanager
-def refusals(mode: "Mode") -> "Iterator[None]":
-    """Raise what Spark refuses in a mode as one line."""
-    try:
-        yield
-    except Exception as error:
-        text = str(error).partition("\n")[0]
-        if _REFUSED.search(text) is None:
-            raise
-        raise _refusal(mode, f"Spark refuses it ({text})") from error
-
-
-def _refusal(mode: "Mode", reason: str) -> TerminalError:
-    return TerminalError(
-        f"it cannot run in {mode} mode: {reason}.",
-        fix="leave --mode out: tidemill run --follow.",
-        code="mode-unsuitable",
-    )
 
 
 def _value(offset: "SourceOffset | None") -> Any:

@@ -24,6 +24,7 @@ from tidemill.records.stream_records import FIRST_GENERATION, StreamRecords
 from tidemill.run.decide.decision import RunDecision, decide_run
 from tidemill.run.decide.waiting import failure_position
 from tidemill.run.execute.follow import Follow
+from tidemill.run.execute.modes import check_mode
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.results import StreamResult
 from tidemill.run.execute.stream_run import StreamRun
@@ -58,6 +59,9 @@ class PipelineRun:
     Attributes:
         finished: The results so far. After an interrupt every selected stream has one.
         live: The streams that are running, and how far they are.
+
+    Raises:
+        ConfigurationError: A stream cannot run in the mode of `follow`.
     """
 
     def __init__(
@@ -71,6 +75,8 @@ class PipelineRun:
         follow: Follow | None = None,
         once: bool = False,
     ) -> None:
+        if follow is not None:
+            check_mode(streams, follow.mode, follow.every)
         self.finished: list[StreamResult] = []
         self.live = Live()
         self._streams = topological_order(streams)

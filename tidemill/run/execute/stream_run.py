@@ -37,7 +37,7 @@ from tidemill.run.batch.validation_rules import ValidationRules, rules_of, valid
 from tidemill.run.batch.writer import BatchWriter, Ingest
 from tidemill.run.decide.decision import RunDecision
 from tidemill.run.decide.watermark import newest_events, watermark_to_continue
-from tidemill.run.execute import direct, query, relocation
+from tidemill.run.execute import direct, modes, query, relocation
 from tidemill.run.execute.follow import Follow, after, interruption, is_removal
 from tidemill.run.execute.progress import Live, expected_batches
 from tidemill.run.execute.recorder import Recorder
@@ -256,7 +256,7 @@ class StreamRun:
             self._direct.record_now_and_then()
             return follow.ended.is_set()
 
-        with direct.own_confs(spark), direct.refusals(follow.mode):
+        with modes.own_confs(spark), modes.refusals(follow.mode):
             writer = self._direct.writer(spark, follow.mode, built).trigger(**follow.trigger)
             started = self._start(writer, expected=None)
             self._wait(started, self._direct.take, self._direct.record, enough=has_to_stop)
