@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.spark_of_tests import kill_server, own_server, settings
 
-FOR_KILL = 150  # seconds until the run has come to its point, on a busy machine
+FOR_KILL = 400  # seconds until a run has come to its point, on a busy machine
 
 
 def killed_when(module, tmp_path, *, point, every=1):

@@ -86,7 +86,7 @@ def test_src_kafka_rate(scratch, broker, topic):
     [result] = scratch.run(stream)
     assert [batch.rows_read for batch in result.batches] == [2, 2, 1]
     assert scratch.rows(stream) == multiset("abcde")
-    with raises("option-unsuitable", "minOffsetsPerTrigger"):
+    with raises("option-not-allowed", "minOffsetsPerTrigger"):
         copied(subscribe=topic, options={"minOffsetsPerTrigger": "3"})
 
 
@@ -121,7 +121,7 @@ def test_src_kafka_newpart(scratch, broker, topic):
     scratch.run(stream)
     assert scratch.rows(stream) == multiset("abc")
     admin.delete_topics([topic])[topic].result()
-    with raises("topic-missing", topic):
+    with raises("kafka-topic-missing", topic):
         scratch.run(stream)
     assert scratch.rows(stream) == multiset("abc")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.killed import FOR_KILL
 from tests.recorded import calls
 from tests.run.fault_oracle import (
     BAD,
@@ -38,8 +39,6 @@ from tidemill.operations.edits.accept import accept_new_sink
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.lake import Lake
 from tidemill.testing import Scratch, multiset
-
-FOR_KILL = 150  # seconds until a child has come to its point, on a busy machine
 
 
 class Child:

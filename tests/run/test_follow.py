@@ -1,5 +1,6 @@
 """Runs that follow their sources until they are asked to end, and runs of a single batch."""
 
+import json
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -9,8 +10,9 @@ from threading import Thread
 import pytest
 from deltalake import DeltaTable
 
+from tests.checked import failed_checks
 from tests.run.test_timers import silent_for
-from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline, QueryOptions, RunWhen
+from tidemill import DeltaAppend, DeltaMerge, Expect, Feed, Json, Pipeline, QueryOptions, RunWhen
 from tidemill import functions as F
 from tidemill.operations.edits.accept import accept_version
 from tidemill.records.stream_records import StreamRecords
@@ -20,7 +22,7 @@ from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.testing import multiset
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-FOR_A_BATCH = 60  # seconds, on a busy machine
+FOR_A_BATCH = 240  # seconds, on a busy machine
 # Triggers without data are reported after a moment, and not after ten seconds.
 REPORTED = {"spark.sql.streaming.noDataProgressEventInterval": "500ms"}
 
@@ -123,6 +125,48 @@ def test_what_arrives_flows_through_all_streams(scratch):
         assert all("addBatch" in line.milliseconds for line in lines), "and not when it had not begun"
         assert records.holder() is None
     assert sum(line.rows_read for line in StreamRecords(scratch.lake, orders.name).ledger.lines()) == 5
+
+
+def test_streams_with_one_table_and_rows_that_rules_refuse(scratch):
+    """In an empty lake: each stream starts when the tables that it needs have a batch."""
+    shop = Pipeline("shop")
+    orders = orders_of(shop, options=REPORTED)
+    small = [Expect("small", "amount < 100", on_violation="quarantine")]
+
+    @shop.stream(
+        source=Feed("returns", format=Json("customer STRING, amount BIGINT, at TIMESTAMP")),
+        sink=DeltaAppend(into=orders),
+        expect=small,
+        query=QueryOptions(options=REPORTED),
+    )
+    def returns(events):
+        return events
+
+    @shop.stream(source=orders, sink=DeltaAppend(), expect=small, query=QueryOptions(options=REPORTED))
+    def copied(orders):
+        return orders.select("customer", "amount")
+
+    streams = (orders, returns, copied)
+    given = []
+    with followed(scratch, *streams) as results:
+        for number in range(3):
+            for feed in ("orders", "returns"):
+                rows = [order(f"{feed}-{number}", number), order(f"{feed}-{number}", 100 + number)]
+                given += [(feed, row["customer"], row["amount"]) for row in rows]
+                scratch.drop_file(feed, rows)
+            arrived = multiset((c, n) for feed, c, n in given if feed == "orders" or n < 100)
+            until(lambda arrived=arrived: scratch.rows(orders, "customer", "amount") == arrived)
+            passed = multiset((c, n) for _, c, n in given if n < 100)
+            until(lambda passed=passed: scratch.rows(copied) == passed)
+    assert {(result.outcome, result.error) for result in results} == {("updated", None)}
+    assert scratch.rows(orders, "customer", "amount") == arrived
+    assert scratch.rows(copied) == passed
+    for stream, feed in ((returns, "returns"), (copied, "orders")):
+        refused = Counter(
+            {json.loads(raw)["amount"]: n for (raw,), n in scratch.quarantined(stream, "raw").items()}
+        )
+        assert refused == Counter(n for one, _, n in given if one == feed and n >= 100)
+        assert all("violations of amount" in summary for summary in failed_checks(scratch, stream))
 
 
 def test_nothing_arrives(scratch):

@@ -169,6 +169,23 @@ def test_two_starters_at_once_and_later_runs_share_one_server(world):
     world.assert_exact("newest")
 
 
+@pytest.mark.campaign
+def test_a_run_follows_its_sources_on_a_server(world):
+    record = world.server()
+    client = world.start(["-m", "tests.run.warm_streams"], "--follow", "copied", "newest")
+    for number in range(2):
+        before = {name: world.last_commit(name) for name in ("copied", "newest")}
+        world.arrive((f"followed-{number}", 1), ("a", 10 + number))
+        for name, last in before.items():
+            until(lambda name=name, last=last: world.last_commit(name) > last, world.output)
+    (world.folder / "end").touch()
+    assert client.wait(FOR_POINT) == 0, world.output()
+    (world.folder / "end").unlink()
+    world.assert_exact("copied")
+    world.assert_exact("newest")
+    assert running(world.home) == record
+
+
 def test_a_server_forgets_the_queries_of_runs_that_have_ended(world):
     record = world.server()
     world.arrive(("f", 1))

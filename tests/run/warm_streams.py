@@ -1,6 +1,7 @@
-"""Streams on a warm server, and a run of them: `python -m tests.run.warm_streams FOLDER STREAM ...`.
+"""Streams on a warm server, and a run of them: `python -m tests.run.warm_streams FOLDER [--follow] STREAM ...`.
 
-A batch waits in a task while FOLDER/pause exists: WARM_FOLDER names FOLDER for the server, whose Python runs it.
+A run that follows its sources ends when FOLDER/end exists. A batch waits in a task while FOLDER/pause exists:
+WARM_FOLDER names FOLDER for the server, whose Python runs it.
 """
 
 import os
@@ -80,12 +81,32 @@ def scratch_of(folder: Path):
     )
 
 
+def follow(folder: Path, scratch, followed):
+    """Run streams until they are asked to end."""
+    from tidemill.run.execute.follow import Follow
+    from tidemill.run.execute.pipeline_run import PipelineRun
+
+    until_end = Follow()
+
+    def end() -> None:
+        if (folder / "end").exists():
+            until_end.ended.set()
+
+    run = PipelineRun(
+        followed, target=scratch.target, engine=scratch.engine, run_id="follow", follow=until_end
+    )
+    return list(run.iter_results(on_wait=end))
+
+
 def main() -> None:
     """One run."""
     folder = Path(sys.argv[1])
     os.environ["WARM_FOLDER"] = str(folder)
-    scratch = scratch_of(folder)
-    results = scratch.run_all([streams(folder)[name] for name in sys.argv[2:]])
+    scratch, names = scratch_of(folder), sys.argv[2:]
+    if names[0] == "--follow":
+        results = follow(folder, scratch, [streams(folder)[name] for name in names[1:]])
+    else:
+        results = scratch.run_all([streams(folder)[name] for name in names])
     failures = [result.error for result in results if result.error is not None]
     scratch.engine.stop()
     if failures:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import CheckpointFormatError
+from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.code_version import code_version
 from tidemill.errors import TerminalError, TidemillError
@@ -186,8 +187,7 @@ class _Rebuilding(Staging):
             return
         number = self.operation.decided["generation"]
         # What an operation that was given up has left there.
-        lake = self.records.lake
-        lake.store.delete_folder(f"{lake.checkpoints(self.stream.name)}/{number}")
+        CheckpointWriter(self.records.checkpoint(number)).clear()
         live = self.records.manifest()
         firsts = {} if live is None else live.active.sources
         generation = Generation(

@@ -5,7 +5,7 @@ the streams run in worker threads.
 """
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -30,9 +30,10 @@ from tidemill.run.execute.results import StreamResult
 from tidemill.run.execute.stream_run import StreamRun
 from tidemill.run.spark.engine import Engine
 from tidemill.run.spark.error_translation import message_of, translated
+from tidemill.sinks.table_sink import was_written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
 
     from tidemill.connectors.backlog import Backlog
     from tidemill.definitions.stream import Stream
@@ -141,9 +142,13 @@ class PipelineRun:
             for name in self._leases.keys() - self._started:
                 self._leases[name].release()
 
-    def _waits(self, stream: "Stream", waiting: "Container[StreamName]") -> bool:
-        """Return whether a stream waits for the results of others; none does where the run follows its sources."""
-        return self._follow is None and any(name in waiting for name in self._before[stream.name])
+    def _waits(self, stream: "Stream", waiting: "Mapping[StreamName, Stream]") -> bool:
+        """Return whether a stream waits for others: for their results, or where none of them ends for a first batch."""
+        before = [waiting[name] for name in self._before[stream.name] if name in waiting]
+        if self._follow is None:
+            return bool(before)
+        tables = {other.main.appends_into or other.name for other in before}
+        return not all(was_written(self._target.lake.table(name)) for name in tables)
 
     def _cancel(self, ended: "Queue[StreamResult]", running: int) -> None:
         """Stop the streams that are running, and report every stream that has no result yet."""
