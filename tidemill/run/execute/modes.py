@@ -1,4 +1,4 @@
-"""What suits a mode of low latency, and what Spark is told in one."""
+"""The streams that a mode of low latency suits, and the confs of Spark in it."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
