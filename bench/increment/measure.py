@@ -1,7 +1,7 @@
 """Compare an increment as a whole process: Tidemill cold and on a warm server, plain PySpark, and two peers.
 
 First three stateless hops: JSON files, and two Delta tables after another. The peers are Spark Declarative Pipelines
-and plain Dagster assets with dagster-pyspark. All have the same confs, without the options of our JVM. Then the nine
+and plain Dagster assets with dagster-pyspark. All have the same confs, without the options of our JVM. Then the
 streams of `ads` on the warm server. The processes run alternately and are timed from the outside: in each round without
 new rows, and with a new file. Peers run with a new file only, because their processes take long. Each way reads 500,000
 rows first, which does not count. The script compares the last table of each way with the input, and prints the tables

@@ -12,11 +12,11 @@ _SUMMARY = "Run, watch and inspect Structured Streaming pipelines that need no a
 # command is called, so that a `tidemill run` without work to do takes less than a second. The commands of
 # `change.operation` are made from the declarations of the operations, which have the line for the help.
 _COMMANDS = {
-    "init": ("project.init", "Write a project in which everything runs at once."),
+    "init": ("project.init", "Write a project with a pipeline, a test and a code location for Dagster."),
     "new": ("project.new", "Add a pipeline or a stream to a project."),
     "demo": ("machine.demo", "Run the ads pipeline twice on generated events."),
     "run": ("run.run", "Run the streams that have work to do."),
-    "plan": ("run.plan", "Show what the code as it is now would do to each stream."),
+    "plan": ("run.plan", "Show what the current code would do to each stream, before it runs."),
     "status": ("run.status", "Show new data, running streams and problems, without starting Spark."),
     "check": ("run.check", "Evaluate the checks of streams, without starting Spark."),
     "list": ("run.listing", "List streams, what they read and what they write."),
@@ -26,7 +26,7 @@ _COMMANDS = {
     "reset": ("change.operation", ""),
     "operations": (
         "change.operations",
-        "List what was done to streams: backfills, rebuilds, rewinds and others.",
+        "List backfills, rebuilds, rewinds and other operations, with what they changed.",
     ),
     "rewind": ("change.operation", ""),
     "accept": ("change.operation", ""),

@@ -19,7 +19,7 @@ ONE_DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateBounds:
-    """Bounds of a stream's state, for the check `state_bounded`. None: reported, not bounded.
+    """Bounds of a stream's state, for the check `state_bounded`. A number without a bound is only reported.
 
     Attributes:
         rows: The most rows.
@@ -43,7 +43,7 @@ class StateBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
-    """Bounds and severities of a stream's checks. A bound that is None is reported and not judged.
+    """Bounds and severities of a stream's checks. A number without a bound is only reported.
 
     Attributes:
         watermark_lag: How far the watermark may be behind the clock: `"6 hours"`.

@@ -269,8 +269,8 @@ def check_parts(stream: Stream) -> None:
     feeds = [key for key, source in stream.sources.items() if source.feed_name is not None]
     if feeds and len(stream.sources) > 1:
         raise DefinitionError(
-            f"source {feeds[0]!r} is a feed beside other sources: a feed is ingested by a stateless stream "
-            "of its own, because its quarantine needs the raw record. Ingest it first and read that stream here.",
+            f"source {feeds[0]!r} is a feed next to other sources: a feed is ingested by a separate, stateless "
+            "stream, because its quarantine needs the raw record. Ingest it first and read that stream here.",
             code="feed-not-alone",
         )
     if feeds and stream.query.output_mode != "append":

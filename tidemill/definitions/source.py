@@ -87,9 +87,9 @@ class Source(Declared, ABC):
         Args:
             column: The event-time column.
             delay: How late rows may arrive: `"2 hours"`.
-            idle_after: How long the source may have no new events before the watermark leaves it behind; its rows
-                that come after that, behind the watermark, are late, and counted as such. By default the watermark
-                waits for it.
+            idle_after: How long the source may have no new events before it no longer holds the watermark back. Its
+                rows that arrive later and are behind the watermark are late, and counted as such. By default the
+                source always holds the watermark back.
 
         Raises:
             DefinitionError: The column or the delay is not valid, the source is a snapshot, or it already has a

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchSink(ExternalSink):
-    """Each micro-batch is given to a function, which writes it wherever it likes, at least once.
+    """Each micro-batch is given to your function, which can write it to any system, at least once.
 
     ```python
     from tidemill import BatchSink, DeltaAppend, Feed, Json, Pipeline

@@ -97,7 +97,7 @@ class MemorySink(DebugSink):
     ```
 
     A test runs a stream with this sink by `Scratch.run` of `tidemill.testing`, and then compares `totals.rows()`. The
-    rows are lost when the process ends, so the sink is of no use in a run of the command or of Dagster. It needs an
+    rows are lost when the process ends, so do not use the sink in a run of the command or of Dagster. It needs an
     embedded Spark: with Spark Connect, also a warm server, batches are written in another process, and the run is
     refused.
 

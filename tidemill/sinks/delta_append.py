@@ -25,8 +25,8 @@ class DeltaAppend(DeltaSink):
     With `into=other_stream` the rows are added to the table of another stream, whose own rows come from elsewhere:
     readers see one table. Each stream keeps its own checkpoint, and a batch is one transaction with its identity. The
     other stream creates the table, so it runs first, and readers run after both. Its columns are those of the table;
-    one that this stream lacks is NULL. A stream whose only sink this is has a table of its commits, as one without a
-    table sink has.
+    one that this stream lacks is NULL. If this is the only sink of a stream, the stream has a table of its commits,
+    like a stream without a table sink.
 
     While others append to its table, a stream is not backfilled, rebuilt, rewound or reset, which would remove their
     rows. A rewind and a reset of the stream that appends let it append rows again.

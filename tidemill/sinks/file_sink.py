@@ -32,7 +32,7 @@ _ARGUMENTS = {"path": "path=", "retention": "retention="}
 
 @dataclass(frozen=True)
 class FileSink(ExternalSink):
-    """Each batch is written as files into a folder, exactly once for whoever reads the folder with Spark.
+    """Each batch is written as files into a folder, exactly once for readers that use Spark.
 
     ```python
     from tidemill import Feed, FileSink, Json, Pipeline
@@ -228,7 +228,7 @@ class FileSink(ExternalSink):
     def published(path: str) -> list[str]:
         """Return the files of a folder that are published, for readers other than Spark; it needs no JVM.
 
-        Such as `duckdb.read_parquet(FileSink.published("/exports/orders"), hive_partitioning=True)`.
+        For example: `duckdb.read_parquet(FileSink.published("/exports/orders"), hive_partitioning=True)`.
 
         Args:
             path: The folder of a `FileSink`.

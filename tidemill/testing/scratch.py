@@ -40,7 +40,7 @@ class Scratch:
     Attributes:
         lake: The lake.
         landing: The folder with one folder per feed.
-        engine: Where Spark engine come from.
+        engine: Where Spark sessions come from.
         bindings: Feeds with another binding, such as a topic.
         clusters: Kafka clusters by name.
         databases: Postgres databases by name.
@@ -136,7 +136,7 @@ class Scratch:
         return path
 
     def rows(self, stream: "Stream", *columns: str) -> Counter[tuple[Any, ...]]:
-        """Return the rows of a stream's table as a multiset, without tombstones and bookkeeping columns.
+        """Return the rows of a stream's table as a multiset, without tombstones and reserved columns.
 
         Args:
             stream: The stream.

@@ -33,7 +33,7 @@ _COLUMNS = (
 def status(flags: StreamFlags) -> None:
     """Show which ranges of tables were computed by which operation and code, without starting Spark.
 
-    The last operation counts; all other rows are of the stream's own runs. Streams without backfill_by are left out.
+    The last operation counts. All other rows come from the stream's own runs. Streams without backfill_by are left out.
 
     Exit status: 0, or 2 if the settings are wrong or no selected stream declares backfill_by.
     """

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from tidemill.operations.core.spec import Argument, OperationSpec, Work
     from tidemill.target.resolve import ResolvedTarget
 
-_STATUS = "Exit status: 0 fine, 1 it is not possible, 2 nothing was changed without --yes, 130 interrupted."
+_STATUS = (
+    "Exit status: 0, 1 if the change is not possible, 2 if --yes is missing or the settings are wrong, "
+    "130 if interrupted."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +62,7 @@ class ReplayFlags(ChangesFlags):
     """
 
     downstream: Annotated[
-        bool, typer.Option("--downstream", help="Also the streams that read the selected ones.")
+        bool, typer.Option("--downstream", help="Also replay the streams that read the selected ones.")
     ] = False
 
 

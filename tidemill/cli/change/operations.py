@@ -44,7 +44,7 @@ _COLUMNS = (
 def operations(flags: StreamFlags) -> None:
     """List backfills, rebuilds and rewinds: their range, the code that computed it, and what they changed.
 
-    Exit status: 0, 1 if one is not finished, or 2 if the settings are wrong.
+    Exit status: 0, 1 if an operation is not finished, 2 if the settings are wrong.
     """
     from tidemill.records.stream_records import StreamRecords
 

@@ -43,7 +43,7 @@ class Ping:
 def debug(flags: TargetFlags) -> None:
     """Print the resolved settings (secrets masked) with their origin, and ping everything that a run needs.
 
-    Exit status: 0 everything answers, 1 something does not, 2 the settings cannot be resolved.
+    Exit status: 0 if everything answers, 1 if something does not, 2 if the settings cannot be resolved.
     """
     resolved = flags.resolve()
     settings = resolved.settings()

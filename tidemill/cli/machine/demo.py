@@ -46,9 +46,12 @@ app.command("broker")(demo_input.broker)
 def demo(
     context: typer.Context,
     *,
-    events: Annotated[int, typer.Option(min=1, help="Events before each of the two runs.")] = 50_000,
+    events: Annotated[
+        int, typer.Option(min=1, help="The number of events before each of the two runs.")
+    ] = 50_000,
     kafka: Annotated[
-        bool, typer.Option("--kafka", help="Through a real Kafka broker, started for the demo.")
+        bool,
+        typer.Option("--kafka", help="Send the events through a real Kafka broker that the demo starts."),
     ] = False,
 ) -> None:
     """Generate ad events and run the whole ads pipeline on them through Dagster, twice.

@@ -30,7 +30,7 @@ def load_generator(root: Path) -> Any:
 def generate(
     *,
     events: Annotated[int, typer.Option(help="The number of events, one record each.")] = 50_000,
-    seed: Annotated[int, typer.Option(help="Selects the sequence of events.")] = 7,
+    seed: Annotated[int, typer.Option(help="The seed, which determines the sequence of events.")] = 7,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write files to the folders DIR/<feed>/.", file_okay=False),
@@ -42,11 +42,13 @@ def generate(
     ] = None,
     start: Annotated[
         int,
-        typer.Option(help="Continue after that many events; a few impressions then arrive days late."),
+        typer.Option(
+            help="Continue the sequence after this many events; a few impressions then arrive days late."
+        ),
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Write the demo's ad events as files, or send them to Kafka, and print what they are."""
+    """Write the demo's ad events as files, or send them to Kafka, and print how many there are of each kind."""
     generator = load_generator(example_root())
     if out is not None and kafka is None:
         amounts = generator.generate(out=out, events=events, seed=seed, files=files, start=start)
@@ -90,9 +92,9 @@ def _show(amounts: Any, destination: str) -> None:
 
 
 def broker(*, as_json: AsJson = False) -> None:
-    """Start a Kafka broker on this machine for development, and stay until Ctrl-C. Its topics end with it.
+    """Start a Kafka broker on this machine for development, and run it until Ctrl-C. Its topics are then removed.
 
-    Exit status: 0 after Ctrl-C, 1 if the broker does not start or ends by itself.
+    Exit status: 0 after Ctrl-C, 1 if the broker does not start or ends unexpectedly.
     """
     from tidemill.engines.dev.broker import Broker
 

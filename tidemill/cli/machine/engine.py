@@ -30,8 +30,8 @@ app = typer.Typer(
 def start(flags: TargetFlags) -> None:
     """Start the server of the target, unless it runs with the target's settings already.
 
-    Exit status: 0 it runs, 1 it does not start, 2 the target's mode is not warm, or runs use a server with other
-    settings.
+    Exit status: 0 if it runs, 1 if it does not start, 2 if the target's mode is not warm, or runs use a server with
+    other settings.
     """
     from tidemill.engines.warm.attachment import attach
     from tidemill.errors import ConfigurationError
@@ -54,7 +54,7 @@ def start(flags: TargetFlags) -> None:
 def status(flags: TargetFlags) -> None:
     """Show the server of the target and the processes that are attached to it.
 
-    Exit status: 0, whether there is a server or not; 1 the server does not answer; 2 the settings cannot be resolved.
+    Exit status: 0 if it answers or there is none, 1 if it does not answer, 2 if the settings cannot be resolved.
     """
     if not _report(flags.resolve(), as_json=flags.as_json):
         raise typer.Exit(EXIT_PROBLEM)
@@ -64,14 +64,13 @@ def status(flags: TargetFlags) -> None:
 @target_flags
 def stop(
     *,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Stop it without a question although runs are attached.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask, even if runs are attached.")] = False,
     flags: TargetFlags,
 ) -> None:
-    """Stop the server of the target. The queries of attached runs are stopped; their next runs continue exactly.
+    """Stop the server of the target. If runs are attached, their next runs repeat the interrupted batches.
 
-    Exit status: 0 there is no server any more, 1 it does not end, 2 runs are attached and --yes is missing.
+    Exit status: 0 if there is no server any more, 1 if it does not end or the answer is no, 2 if runs are attached
+    and --yes is missing.
     """
     from tidemill.engines.warm.stop import stop as stop_server
     from tidemill.engines.warm.wire import running
@@ -96,7 +95,7 @@ def stop(
 @target_flags
 def logs(
     *,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines of its end.")] = 100,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="The number of lines.")] = 100,
     flags: TargetFlags,
 ) -> None:
     """Print the end of the log of the target's server, or of the one that ran last.

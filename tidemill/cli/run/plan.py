@@ -1,4 +1,4 @@
-"""`tidemill plan`: what the code as it is now would do to each stream, before it runs."""
+"""`tidemill plan`: what the current code would do to each stream, before it runs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -51,10 +51,10 @@ _COLUMNS = (
 @app.command()
 @target_flags
 def plan(flags: StreamFlags) -> None:
-    """Show what the code as it is now would do to each stream, before it runs. Nothing is changed.
+    """Show what the current code would do to each stream, before it runs. Nothing is changed.
 
-    Exit status: 0 if every stream can run and its state keeps its meaning, 1 otherwise, 2 if a stream could not be
-    judged, 130 interrupted.
+    Exit status: 0 if every stream can run and its state keeps its meaning, 1 otherwise, 2 if a source could not be
+    reached, 130 if interrupted.
     """
     target, streams = flags.select()
     changes = _changes(target, streams, quiet=flags.as_json)

@@ -56,48 +56,49 @@ def run(
         int | None,
         typer.Option(
             min=1,
-            help="Streams that run at the same time. Default: that of the target, or one per core, at most 4.",
+            help="How many streams run at the same time. Default: that of the target, or one per core, at most 4.",
         ),
     ] = None,
     wait: Annotated[
         str | None,
         typer.Option(
             metavar="[=DURATION]",
-            help="Waits for runs that hold a selected stream, such as --wait or --wait=10m. A stream that is held "
-            "afterwards is busy.",
+            help="Wait until no other run holds a selected stream; --wait=10m waits for at most ten minutes. A "
+            "stream that is still held is busy.",
         ),
     ] = None,
     follow: Annotated[
         str | None,
         typer.Option(
             metavar="[=INTERVAL]",
-            help="Continues with what arrives, until Ctrl-C. A batch starts when the one before has ended, or every "
+            help="Continue with new data until Ctrl-C. A batch starts when the previous one has ended, or every "
             "INTERVAL, such as --follow=30s.",
         ),
     ] = None,
     following_for: Annotated[
         str | None,
-        typer.Option("--for", metavar="DURATION", help="With --follow: ends after this long, such as 8h."),
+        typer.Option("--for", metavar="DURATION", help="With --follow: end after this time, such as 8h."),
     ] = None,
     mode: Annotated[
         Mode,
         typer.Option(
-            help="With --follow: how Spark runs the queries. All but micro-batch are for streams from a Kafka topic to "
-            "a Kafka topic, and write at least once."
+            help="With --follow: how Spark runs the queries. All modes except micro-batch are for stateless streams "
+            "from Kafka to Kafka, and write at least once."
         ),
     ] = "micro-batch",
     once: Annotated[
         bool,
         typer.Option(
-            "--once", help="Reads all that waits in one batch per stream, without the limits of the sources."
+            "--once",
+            help="Read the whole backlog in one batch per stream, without the limits of the sources.",
         ),
     ] = False,
     flags: StreamFlags,
 ) -> None:
     """Run the selected streams that have work to do, in dependency order.
 
-    A stream that another run holds is busy, which is no failure: that run does its work. The checks of the streams
-    that ran are evaluated; those that fail are printed at the end and do not change the exit status.
+    A stream that another run holds is busy, which is not a failure: the other run does the work. The checks of the
+    streams that ran are evaluated. Failed checks are printed at the end and do not change the exit status.
 
     Exit status: 0, 1 if a stream failed or was skipped, 2 if the settings are wrong, 130 if interrupted.
     """
@@ -137,13 +138,13 @@ def _follow(follow: str | None, length: str | None, mode: Mode, *, once: bool) -
 
     if follow is None and length is not None:
         raise ConfigurationError(
-            "--for limits how long a run follows its sources, and this one ends with the data that waits.",
+            "--for limits how long a run follows its sources, and this run ends when it has read the backlog.",
             fix=f"add --follow: tidemill run --follow --for {length}",
             code="arguments-conflict",
         )
     if follow is None and mode != "micro-batch":
         raise ConfigurationError(
-            f"--mode {mode} is for a run that follows its sources, and this one ends with the data that waits.",
+            f"--mode {mode} is for a run that follows its sources, and this run ends when it has read the backlog.",
             fix=f"add --follow: tidemill run --follow --mode {mode}",
             code="arguments-conflict",
         )

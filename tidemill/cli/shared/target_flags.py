@@ -42,19 +42,21 @@ class TargetFlags:
         typer.Option(
             "--target",
             "-t",
-            help="A target of tidemill.toml. Default: TIDEMILL_TARGET, else the file's default.",
+            help="The target of tidemill.toml. Default: TIDEMILL_TARGET, or the default of the file.",
         ),
     ] = None
-    lake: Annotated[str | None, typer.Option("--lake", metavar="DIR", help="Replaces the target's lake.")] = (
-        None
-    )
+    lake: Annotated[
+        str | None, typer.Option("--lake", metavar="DIR", help="Replace the lake of the target.")
+    ] = None
     landing: Annotated[
         str | None,
-        typer.Option("--landing", metavar="DIR", help="Binds every feed to the folder DIR/<feed>/."),
+        typer.Option("--landing", metavar="DIR", help="Bind every feed to the folder DIR/<feed>/."),
     ] = None
     kafka: Annotated[
         str | None,
-        typer.Option("--kafka", metavar="BOOTSTRAP", help="Binds every feed to the topic of its name there."),
+        typer.Option(
+            "--kafka", metavar="BOOTSTRAP", help="Bind every feed to the topic of its name on these brokers."
+        ),
     ] = None
     as_json: AsJson = False
 
@@ -87,14 +89,14 @@ class StreamFlags(TargetFlags):
         list[str] | None,
         typer.Argument(
             metavar="[SELECTION]...",
-            help="ads, ads/impressions, ads/impressions+ (and its readers), +ads/attribution (and what it reads). "
-            "Default: all streams.",
+            help="Streams: ads, ads/impressions, ads/impressions+ (and its readers), +ads/attribution (and what it "
+            "reads). Default: all streams.",
             show_default=False,
         ),
     ] = None
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--exclude", metavar="SELECTION", help="Leaves these out; can be repeated."),
+        typer.Option("--exclude", metavar="SELECTION", help="Leave out these streams; can be repeated."),
     ] = None
 
     def select(self) -> "tuple[ResolvedTarget, tuple[Stream, ...]]":

@@ -45,9 +45,9 @@ class JdbcSource(Source):
         query: A SELECT in Postgres's SQL instead.
         database: A Postgres database's name in the target.
         partition_column: A column with numbers, dates or timestamps, by which the rows are divided.
-        lower_bound: The value at which the second part begins, about; a number, a date or a datetime.
-        upper_bound: The value at which the last part begins, about.
-        num_partitions: How many parts, each read by a connection of its own.
+        lower_bound: The approximate value at which the second part begins: a number, a date or a datetime.
+        upper_bound: The approximate value at which the last part begins.
+        num_partitions: The number of parts. Each is read by its own connection.
     """
 
     kind = "jdbc"

@@ -36,8 +36,8 @@ class SparkSource(Source):
     readings = SparkSource(format="pubsub", options={"subscription": "readings", "token": "${PUBSUB_TOKEN}"})
     ```
 
-    Without Spark nobody knows what it has to read, so a run looks for data every `RunWhen(poll_every=)`; backfills with
-    a lookback and comparisons of its offsets are not possible. Rows arrive exactly once if the source reads the same
+    Its backlog cannot be counted without Spark, so a run polls it every `RunWhen(poll_every=)`. Backfills with a
+    lookback and comparisons of its offsets are not possible. Rows arrive exactly once if the source reads the same
     rows between the same offsets whenever it is asked. One that does not support the trigger `availableNow` (a Python
     data source does with `SupportsTriggerAvailableNow`) is read in a single batch per run (Spark guide, "Triggers").
 

@@ -89,7 +89,7 @@ def flag(name: str, text: str) -> Argument:
     return Argument(name=name, help=text, kind=bool, default=False)
 
 
-ALLOW_MISSING = flag("allow_missing", "Continue where sources no longer have everything that is needed.")
+ALLOW_MISSING = flag("allow_missing", "Continue if sources no longer have everything that is needed.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -258,7 +258,7 @@ def _accept(
 
 ACCEPT = OperationSpec(
     kind="accept",
-    summary="Accept a new source or sink, a commit upstream that removed rows, changed code, or findings of a check.",
+    summary="Accept a new source or sink, an upstream commit that removed rows, changed code, or findings of a check.",
     apply=_accept,
     arguments=(
         Argument(name="new_source", help="This source is new: read it from its beginning.", metavar="NAME"),
@@ -268,8 +268,11 @@ ACCEPT = OperationSpec(
             metavar="UPSTREAM@VERSION",
             read=_upstream_version,
         ),
-        flag("change", "Run the changed code on the state of the old code: see tidemill plan."),
-        flag("findings", "What the check exactly_once found is known: check what comes after it."),
+        flag("change", "Continue the state of the old code with the changed code: see tidemill plan."),
+        flag(
+            "findings",
+            "Accept the findings of the check exactly_once: later checks begin after the newest batch.",
+        ),
         Argument(
             name="new_sink", help="This sink is new: let its table begin with the next batch.", metavar="NAME"
         ),

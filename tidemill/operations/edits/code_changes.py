@@ -1,4 +1,4 @@
-"""What the code as it is now would do to streams, before they run."""
+"""What the current code would do to streams, before they run."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ Kind = Literal["nothing", "safe", "unknown", "mixes_state", "refused_by_spark", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeChange:
-    """What the code of a stream as it is now would do to it.
+    """What the current code of a stream would do to it.
 
     Attributes:
         stream: The stream.
-        kind: `nothing`: the code is the same. `safe`: the state keeps its meaning. `unknown`: it cannot be judged.
+        kind: `nothing`: the code is the same. `safe`: the state keeps its meaning. `unknown`: there is no verdict.
             `mixes_state`, `refused_by_spark`: the next run refuses the code, unless it is accepted. `refused`: the
             next run refuses the definition, with `error`.
         what: The verdict in one sentence.
@@ -66,7 +66,7 @@ def code_changes(
     *,
     on_build: "Callable[[Stream], None] | None" = None,
 ) -> Iterator[CodeChange]:
-    """Yield what the code as it is now would do to each stream. Nothing is changed.
+    """Yield what the current code would do to each stream. Nothing is changed.
 
     Args:
         streams: The streams.

@@ -145,7 +145,7 @@ class _Rebinding:
 
 REBIND = OperationSpec(
     kind="rebind",
-    summary="Accept what the target binds a source to now, after a comparison of both sides.",
+    summary="Accept the folder or topic that the target now binds a source to, after a comparison with the checkpoint.",
     apply=rebind,
     arguments=(
         Argument(

@@ -116,7 +116,7 @@ RENAME_SOURCE = OperationSpec(
         Argument(name="old", help="The name in the checkpoint.", required=True, positional=True),
         Argument(
             name="new",
-            help="The name in the definition; OLD again for a source that was removed.",
+            help="The name in the definition; the same as OLD to continue a source that was removed.",
             required=True,
             positional=True,
         ),

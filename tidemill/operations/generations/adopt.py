@@ -241,7 +241,7 @@ def _last(tail: Tail) -> int:
 
 ADOPT = OperationSpec(
     kind=KIND,
-    summary="Continue a checkpoint and a table that plain Spark made, without reading anything again.",
+    summary="Continue a checkpoint and a table of a query of plain Spark, without reading anything again.",
     apply=adopt,
     arguments=(
         Argument(
@@ -253,7 +253,7 @@ ADOPT = OperationSpec(
         ),
         Argument(
             name="table",
-            help="The table of the query, which is moved. Default: it is at the location of the stream's table.",
+            help="The table of the query, which is moved. Leave it out if the table is already in place.",
             kind=Path,
             metavar="DIR",
         ),

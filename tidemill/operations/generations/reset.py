@@ -130,7 +130,7 @@ def _read_before(
                 raise refusal(
                     stream,
                     f"batch {planned.batch_id} is in table {there.table.name} and is not finished.",
-                    f"finish it first: tidemill run {stream.name}; or, if the rows may go: --table replace",
+                    f"finish it first: tidemill run {stream.name}; or, if the rows may be removed: --table replace",
                     code="batch-not-finished",
                 )
     return replace(planned, sources=()) if tail.committed_offsets is None else tail.committed_offsets
@@ -295,7 +295,7 @@ def _reset(manifest: Manifest, operation: Operation) -> Manifest:
 RESET = OperationSpec(
     kind=KIND,
     summary="Let a stream continue from other offsets, in a new generation with empty state.",
-    description="The plan says which rows are doubled or skipped; either must be allowed with a flag of its own.",
+    description="The plan states which rows would be read twice or never. Each needs a flag that allows it.",
     apply=reset,
     arguments=(
         Argument(
@@ -308,7 +308,7 @@ RESET = OperationSpec(
         ),
         Argument(
             name="table",
-            help="Keep the rows, replace them, or replace them and keep a copy (new).",
+            help="keep the rows, remove them (replace), or remove them and keep a copy (new).",
             choices=get_args(TableChoice),
             required=True,
         ),

@@ -343,21 +343,21 @@ def _rewound(manifest: Manifest, decided: Mapping[str, Any], newest_events: Newe
 
 REWIND = OperationSpec(
     kind=KIND,
-    summary="Take the tables and the offsets of a stream back together.",
-    description="The next run reads again what later batches had read, in a new generation, with the code as it is "
-    "then. The checkpoint before is kept until it is pruned.",
+    summary="Take the tables and the offsets of a stream back to an earlier batch.",
+    description="The next run reads again what later batches had read, in a new generation. The old checkpoint is kept "
+    "until it is pruned.",
     apply=rewind,
     arguments=(
         Argument(
             name="to_batch",
-            help="The last batch that stays. tidemill checkpoint history lists the batches.",
+            help="The last batch to keep. tidemill checkpoint history lists the batches.",
             kind=int,
             metavar="N",
             minimum=0,
         ),
         Argument(
             name="to_time",
-            help="The last batch that the table had then: 2026-01-31T12:00, in UTC unless it has an offset.",
+            help="Keep the batches that the table had at this time: 2026-01-31T12:00, in UTC unless it has an offset.",
             metavar="TIME",
             read=flag_time,
         ),

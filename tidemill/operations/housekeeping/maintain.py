@@ -356,7 +356,7 @@ def _apply(stream: "Stream", *, target: "ResolvedTarget", engine: "Engine", **ar
 MAINTAIN = OperationSpec(
     kind=KIND,
     summary="Compact the small files of tables, and remove files and commits that no reader, check or rewind needs.",
-    description="A stream that a run holds is busy, which is no failure. Spark starts where something is to compact.",
+    description="A stream that a run holds is busy, which is not a failure. Spark starts only to compact files.",
     apply=_apply,
     arguments=(
         Argument(

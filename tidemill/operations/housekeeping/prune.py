@@ -304,13 +304,13 @@ def _report(prunings: "Sequence[Pruning]", *, changed: bool) -> Report:
 
 PRUNE = OperationSpec(
     kind=KIND,
-    summary="Remove old generations' checkpoints, staging folders, repair copies and tombstones.",
-    description="A stream that a run holds is busy, which is no failure. Spark starts where tombstones are removed.",
+    summary="Remove checkpoints of old generations, staging folders, copies of replaced files, and tombstones.",
+    description="A stream that a run holds is busy, which is not a failure. Spark starts only to remove tombstones.",
     apply=prune,
     arguments=(
         Argument(
             name="older_than",
-            help="The age past which something is removed: 30d, 12h.",
+            help="Remove what is older than this: 30d, 12h.",
             default="30d",
             metavar="DURATION",
             read=flag_duration,

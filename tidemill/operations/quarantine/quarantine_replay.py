@@ -297,10 +297,9 @@ REPLAY = OperationSpec(
     kind=KIND,
     words="quarantine replay",
     job="replay_quarantine",
-    summary="Move the records in quarantine that pass today's schema and rules into the tables of their streams, each "
-    "once.",
-    description="The others stay, with the rules that they violate today. The same command finishes a replay that was "
-    "interrupted.",
+    summary="Move the records in quarantine that pass today's schema and rules into the tables of their streams.",
+    description="Each is moved exactly once. The others stay, with the rules that they violate today. If a replay was "
+    "killed, the same command finishes it.",
     apply=replay_quarantine,
     eligible=with_quarantine,
 )

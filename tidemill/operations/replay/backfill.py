@@ -253,10 +253,9 @@ def replay_range(
 
 BACKFILL = OperationSpec(
     kind=KIND,
-    summary="Compute a range of the selected tables again, with the code as it is now, and replace it in one commit "
-    "each.",
-    description="What the streams have read is read again beside them; they may run meanwhile. A backfill that was "
-    "killed is finished by the same command. tidemill operations lists what was replayed.",
+    summary="Compute a range of tables again, with the current code, and replace it in one commit per table.",
+    description="The input of the streams is read again, and the streams may run meanwhile. If a backfill was killed, "
+    "the same command finishes it. tidemill operations lists the backfills.",
     apply=replay_range,
     arguments=(
         Argument(

@@ -241,9 +241,9 @@ class _Rebuilding(Staging):
 
 REBUILD = OperationSpec(
     kind=KIND,
-    summary="Compute streams again from the beginning of their sources, with the code as it is now.",
-    description="The old tables serve readers until the new ones are complete, and each is then replaced in one "
-    "commit. A rebuild that was killed is finished by the same command.",
+    summary="Compute streams again from the beginning of their sources, with the current code.",
+    description="Readers use the old tables until the new ones are complete. Each table is then replaced in one "
+    "commit. If a rebuild was killed, the same command finishes it.",
     apply=rebuild,
     arguments=(flag("keep_old", "Keep the old tables as copies, next to the new ones."), ALLOW_MISSING),
     replays=True,

@@ -130,7 +130,7 @@ def argument_fields(spec: "OperationSpec", *, without: tuple[str, ...] = ()) -> 
     """
     fields = {one.name: _field(one) for one in spec.arguments if one.name not in without}
     if spec.replays:
-        text = "Also the streams that read the selected ones."
+        text = "Also replay the streams that read the selected ones."
         fields["downstream"] = Field(bool, default_value=False, description=text)
     return fields
 
