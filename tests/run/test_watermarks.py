@@ -4,15 +4,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
 
 from tests.raising import raises
+from tests.run.test_follow import followed, until
 from tidemill import DeltaAppend, Feed, Json, Pipeline, QueryOptions
 from tidemill import functions as F
 from tidemill.checkpoint import read_tail
 from tidemill.operations.generations.rewind import rewind
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.decision import decide_run
+from tidemill.run.execute import follow as following
 from tidemill.testing import multiset
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -136,6 +139,26 @@ def test_a_silent_input_holds_nothing_back_after_its_time(scratch):
     result = shop.run(clicks=[("b", at(101)), ("c", at(201))])
     assert sum(batch.late.count for batch in result.batches if batch.late) == 1
     assert scratch.rows(shop.pairs) == multiset([("a", "a"), ("b", None), ("c", "c")])
+
+
+@pytest.mark.parametrize("idle", [{}, {"idle_after": "2 seconds"}], ids=["resumed", "idle"])
+def test_a_query_that_follows_its_inputs_continues_the_watermark(scratch, monkeypatch, idle):
+    """Spark knows only the inputs that had rows since the query began."""
+    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(following, "_MARK_SECONDS", 0.5)
+    shop = Shop(scratch, **idle)
+    shop.run(views=[("a", at(0))], clicks=[("x", at(60))])
+    records = StreamRecords(scratch.lake, shop.pairs.name)
+    with followed(scratch, shop.pairs) as results:
+        shop.arrive(views=[("b", at(50))])
+        until(lambda: (records.snapshot().next_watermark_ms or 0) >= milliseconds(at(40)))
+        shop.arrive(views=[("c", at(200))])
+        reached = at(190) if idle else at(55)
+        until(lambda: records.snapshot().next_watermark_ms == milliseconds(reached))
+        closed = [("a", None), ("b", None)] if idle else [("a", None)]
+        until(lambda: scratch.rows(shop.pairs) == multiset(closed))
+    assert [(result.outcome, result.error) for result in results] == [("updated", None)]
+    assert scratch.rows(shop.pairs) == multiset(closed)
 
 
 def test_idle_after_needs_an_input_that_it_could_hold_back():

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # How often the snapshots of a query are compared with what it has read: a listing of each log and of each folder.
 _LOOK_SECONDS = 5.0
+# How often its watermark is compared with that of a query that never stopped: to raise it starts the query again.
+_MARK_SECONDS = 60.0
 _REMOVAL = re.compile("DELTA_SOURCE_(TABLE_IGNORE_CHANGES|IGNORE_DELETE)")
 # How often a query that is not made of batches saves its progress; a real-time batch lasts at least 5 s.
 _SAVED_EVERY: dict[Mode, timedelta] = {
@@ -53,12 +55,19 @@ class Follow:
 
 
 def interruption(
-    follow: Follow, stream: "Stream", lake: "Lake", *, pins: Mapping[str, int], has_timers: Callable[[], bool]
+    follow: Follow,
+    stream: "Stream",
+    lake: "Lake",
+    *,
+    pins: Mapping[str, int],
+    has_timers: Callable[[], bool],
+    is_held_back: Callable[[], bool],
 ) -> Callable[[], bool]:
     """Return what asks whether an endless query has to stop after its batch in progress.
 
     It stops for good when it is asked to, and for another query to take over where a table that it reads as static has
-    another version, where the files of a snapshot are others, and where timers may be due.
+    another version, where the files of a snapshot are others, where timers may be due, and where its watermark is held
+    back by an input that is idle or that had its last event before this query.
 
     Args:
         follow: The run.
@@ -66,21 +75,26 @@ def interruption(
         lake: The lake.
         pins: The static versions of the query.
         has_timers: Asked whether its state may have timers that fire by the clock.
+        is_held_back: Asked whether the watermark is behind that of a query that never stopped.
     """
     started = time.monotonic()
     every = stream.run_when.timers_every
     timers_at = started + every.total_seconds() if isinstance(every, timedelta) else math.inf
-    next_look = started + _LOOK_SECONDS
+    next_look, next_mark = started + _LOOK_SECONDS, started + _MARK_SECONDS
     signatures = _signatures(stream)
 
     def has_to_stop() -> bool:
-        nonlocal next_look
+        nonlocal next_look, next_mark
         if follow.ended.is_set():
             return True
         now = time.monotonic()
         if now < next_look:
             return False
         next_look = now + _LOOK_SECONDS
+        if now >= next_mark:
+            next_mark = now + _MARK_SECONDS
+            if is_held_back():
+                return True
         return (
             (now >= timers_at and has_timers())
             or (bool(pins) and current_versions(stream, lake) != pins)

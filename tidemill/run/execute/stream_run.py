@@ -35,7 +35,7 @@ from tidemill.records.stream_records import Pins, Snapshot
 from tidemill.run.batch.unfinished_quarantine import RefusedWriter, pending_validation, validating_as
 from tidemill.run.batch.validation_rules import ValidationRules, rules_of, validation_confs
 from tidemill.run.batch.writer import BatchWriter, Ingest
-from tidemill.run.decide.decision import RunDecision
+from tidemill.run.decide.decision import RunDecision, decide_run
 from tidemill.run.decide.watermark import newest_events, watermark_to_continue
 from tidemill.run.execute import direct, modes, query, relocation
 from tidemill.run.execute.follow import Follow, after, interruption, is_removal
@@ -196,19 +196,28 @@ class StreamRun:
             pins, limit = current_versions(self.stream, lake), self.stream.query.max_run
             trigger = {"once": True} if self.once else {"availableNow": True}
             enough = after(limit) if isinstance(limit, timedelta) else None
-            self._read(spark, confs, pins, trigger=trigger, enough=enough, waiting=[*self.decision.counted])
+            counted = [*self.decision.counted]
+            self._read(spark, confs, pins, trigger=trigger, enough=enough, waiting=lambda: counted)
 
     def _follow_sources(self, spark: "SparkSession", confs: dict[str, str], follow: Follow) -> None:
         """Run queries with a processing-time trigger, one after another, until the run is asked to end.
 
         A query runs until something needs a new one: another version of a table that it reads as static, timers
-        that may be due, or a commit of an upstream that removed rows, where Delta stops it for the guard to decide.
+        that may be due, a watermark that is held back, or a commit of an upstream that removed rows, where Delta stops
+        it for the guard to decide.
         """
         lake = self.target.lake
         while not follow.ended.is_set():
             pins = current_versions(self.stream, lake)
-            enough = interruption(follow, self.stream, lake, pins=pins, has_timers=self._has_timers)
-            self._read(spark, confs, pins, trigger=follow.trigger, enough=enough, waiting=self.stream.sources)
+            enough = interruption(
+                follow,
+                self.stream,
+                lake,
+                pins=pins,
+                has_timers=self._has_timers,
+                is_held_back=self._is_held_back,
+            )
+            self._read(spark, confs, pins, trigger=follow.trigger, enough=enough, waiting=self._unread)
 
     def _read(
         self,
@@ -218,7 +227,7 @@ class StreamRun:
         *,
         trigger: Mapping[str, Any],
         enough: Callable[[], bool] | None,
-        waiting: Collection[str],
+        waiting: Callable[[], Collection[str]],
     ) -> None:
         """Run a query and what follows the last row that it reads.
 
@@ -236,7 +245,7 @@ class StreamRun:
             check_edges(self.stream, lake, self._tail(), self._sources)
             self._pass_restores(spark, confs)
             self._execute(spark, confs, pins, trigger={"availableNow": True})
-        self._continue_watermark(spark, confs, waiting=waiting)
+        self._continue_watermark(spark, confs, waiting=waiting())
         self._fire_timers(spark, confs)
         check_edges(self.stream, lake, before, self._sources)
 
@@ -272,6 +281,20 @@ class StreamRun:
             self.lease.check()
             self._snapshot.writer().raise_watermark(tail, watermark_ms)
             self._repair(spark, confs)
+
+    def _is_held_back(self) -> bool:
+        """Return whether a query that never stopped would have a higher watermark."""
+
+        def behind(waiting: Collection[str]) -> bool:
+            generation = self._recorder.generation
+            return watermark_to_continue(self.stream, generation, self._tail(), waiting) is not None
+
+        return behind(()) and behind(self._unread())
+
+    def _unread(self) -> Collection[str]:
+        """Return the sources that may have unread rows now."""
+        decision = decide_run(self.stream, self.target)
+        return [*decision.counted, *decision.uncounted]
 
     def _has_timers(self) -> bool:
         return have_timers(self._recorder.generation.operators)
