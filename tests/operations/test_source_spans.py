@@ -12,7 +12,7 @@ from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Feed, Pipeline, Raw
 from tidemill.checkpoint import SourceFile, SourceOffset
 from tidemill.connectors.answers import Period
 from tidemill.connectors.delta.span import table_span
-from tidemill.connectors.files.backlog import file_address
+from tidemill.connectors.files.addresses import file_address
 from tidemill.connectors.files.span import files_span
 from tidemill.connectors.kafka.span import messages_span
 from tidemill.operations.replay.backfill_range import BackfillRange

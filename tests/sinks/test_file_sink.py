@@ -11,9 +11,9 @@ from tests.sinks.file_streams import files_stream
 from tests.sinks.kafka_streams import sales_stream
 from tidemill import FileSink
 from tidemill.checkpoint import commit_batches
+from tidemill.connectors.files.sink_log import FileLog, Written
 from tidemill.definitions.sink import SinkContext
 from tidemill.run.spark.engine import session_of
-from tidemill.sinks.file_log import FileLog, Written
 from tidemill.storage.local_store import LocalStore
 from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset

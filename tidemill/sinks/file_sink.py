@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 from uuid import uuid4
 
+from tidemill.connectors.files.sink_log import FileLog, Written
 from tidemill.connectors.known_options import WRITER_OPTIONS, known_options
 from tidemill.definitions.columns import BATCH, ORIGIN
 from tidemill.definitions.sink import Delivery, SinkBatch, SinkContext
 from tidemill.errors import DefinitionError, TerminalError
 from tidemill.sinks.external_sink import ExternalSink, columns_unsuitable
-from tidemill.sinks.file_log import FileLog, Written
 from tidemill.storage.local_store import LocalStore, local_path
 from tidemill.storage.store import Entry, Store
 from tidemill.target.secret import is_secret

@@ -2,7 +2,8 @@
 
 The listing is Spark's (`InMemoryFileIndex`, `HadoopFSUtils.shouldFilterOutPathName`): names that begin with
 `_` or `.` are not data, and folders below count only where there are partition folders (`day=1`) or
-`recursiveFileLookup` is on. An empty file is a file. Times do not count: a rename keeps them.
+`recursiveFileLookup` is on. An empty file is a file. Times do not count: a rename keeps them. A folder with the log of
+a file sink has the files of the log.
 """
 
 # `Path` costs several times as much per name as `os` does, and there may be hundreds of thousands.
@@ -15,22 +16,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
 from shlex import quote
-from urllib.parse import quote as percent_encoded
-from urllib.parse import unquote
 
 from tidemill.checkpoint import SourceFile, SourceOffset
 from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
 from tidemill.connectors.backlog import Backlog, Unread
+from tidemill.connectors.files.addresses import file_address, is_glob, plain_path, without_glob
 from tidemill.connectors.files.position import FilePosition
+from tidemill.connectors.files.sink_log import FileLog
 from tidemill.connectors.known_options import FILE_AGE, option_of
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import TerminalError
+from tidemill.storage.local_store import LocalStore
 from tidemill.storage.store import Entry, Store
 from tidemill.text.plurals import pluralize
 
-_GLOB = re.compile(r"[*?\[{]")
 # Spark 4.2.0 reads the other files of a batch twice when the name of one has such a character.
 _DOUBLING = re.compile(r"[*?\[\]{}\\]")
 _MILLISECONDS = {
@@ -42,7 +44,6 @@ _MILLISECONDS = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
-_NOT_ESCAPED = "/-_.!~'()*,;:$&+=@"
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 
 
@@ -89,24 +90,7 @@ class Relocation:
             return logged
         # What follows the folder stays as Spark has escaped it.
         below = logged.split(":", 1)[1].removeprefix("//").split("/")[len(old.rstrip("/").split("/")) :]
-        return "file://" + "/".join([_escaped(new.rstrip("/")), *below])
-
-
-def file_address(path: str) -> str:
-    """Return the address of a file as Spark logs it."""
-    return f"file://{_escaped(path)}"
-
-
-def _escaped(path: str) -> str:
-    """Return a path as `java.net.URI` escapes it: only what is not allowed in ASCII."""
-    return "".join(char if not char.isascii() else percent_encoded(char, safe=_NOT_ESCAPED) for char in path)
-
-
-def without_glob(path: str) -> str:
-    """Return a path up to the first pattern in it."""
-    parts = path.split("/")
-    plain = next((number for number, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-    return "/".join(parts[:plain])
+        return "/".join([file_address(new.rstrip("/")), *below])
 
 
 def waiting_files(
@@ -328,7 +312,7 @@ class _Listing:
 
     def files(self, path: str) -> list[str]:
         roots = [path]
-        if _GLOB.search(path):
+        if is_glob(path):
             patterns = alternatives(path)
             roots = sorted({root for pattern in patterns for root in glob.glob(pattern, include_hidden=True)})
         own: list[str] = []
@@ -336,6 +320,8 @@ class _Listing:
         for root in roots:
             if os.path.isfile(root):
                 own += [root] if self._is_data(os.path.basename(root)) else []
+            elif root == path and (log := FileLog(LocalStore(Path(root)))).exists():
+                own += log.paths()
             else:
                 self._walk(root, own, below)
         files = own + below if self.recursive or self._partitioned else own
@@ -362,15 +348,6 @@ class _Listing:
         if name.startswith(("_metadata", "_common_metadata")):
             return True
         return name.startswith("_") and "=" in name and not name.endswith("._COPYING_")
-
-
-def plain_path(address: str) -> str:
-    """Return a path as Spark logs it (`file:///a/b%20c`), or as users write it, without scheme and escapes."""
-    if not address.startswith("file:"):
-        return address
-    path = address.removeprefix("file:")
-    path = path.removeprefix("//") if path.startswith("///") else path
-    return unquote(path) if "%" in path else path
 
 
 def alternatives(pattern: str) -> list[str]:

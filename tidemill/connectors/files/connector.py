@@ -11,15 +11,13 @@ from tidemill.connectors.answers import SOURCE, Continuation, ExternalData, Peri
 from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.connector import Binding, Connector, Reading, SourceContext
 from tidemill.connectors.external_keys import folder_key
+from tidemill.connectors.files.addresses import file_address, plain_path, without_glob
 from tidemill.connectors.files.backlog import (
     Relocation,
-    file_address,
     listed_files,
     logged_files,
-    plain_path,
     present_files,
     waiting_files,
-    without_glob,
 )
 from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource

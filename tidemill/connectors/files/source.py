@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, get_args
 
-from tidemill.connectors.files.backlog import alternatives, plain_path
+from tidemill.connectors.files.addresses import plain_path
+from tidemill.connectors.files.backlog import alternatives
 from tidemill.connectors.known_options import (
     FILE_OPTIONS,
     FORMAT_OPTIONS,

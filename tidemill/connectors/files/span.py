@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tidemill.checkpoint import SourceFile
 from tidemill.connectors.answers import Period, SourceSpan
-from tidemill.connectors.files.backlog import plain_path
+from tidemill.connectors.files.addresses import plain_path
 from tidemill.definitions.source import Source
 from tidemill.text.plurals import first_few, pluralize
 

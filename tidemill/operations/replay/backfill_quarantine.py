@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.connectors.connector import Reading
 from tidemill.connectors.feed import feed_of
-from tidemill.connectors.files.backlog import plain_path
+from tidemill.connectors.files.addresses import plain_path
 from tidemill.connectors.registry import resolved
 from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
 from tidemill.run.batch.quarantine import INPUT, OUTPUT, QUARANTINE, of_kind, united, with_kind

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidemill.connectors.connector import Reading
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.feed import feed_of
-from tidemill.connectors.files.backlog import plain_path
+from tidemill.connectors.files.addresses import plain_path
 from tidemill.connectors.files.span import missing_files
 from tidemill.connectors.registry import resolved
 from tidemill.definitions.columns import ORIGIN

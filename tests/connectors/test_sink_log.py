@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from tidemill.sinks.file_log import FileLog, Written
+from tidemill.connectors.files.backlog import present_files, waiting_files
+from tidemill.connectors.files.sink_log import FileLog, Written
 from tidemill.storage.local_store import LocalStore
 from tidemill.storage.store import Entry
 
@@ -116,3 +117,14 @@ def test_an_address_is_escaped_as_spark_does(tmp_path):
     assert log.paths() == [f"{tmp_path}/a folder/day=10%3A00/é.json"]
     line = json.loads(log.folder.read("_spark_metadata/0").decode().split("\n")[1])
     assert line["path"] == f"file://{tmp_path}/a%20folder/day=10%253A00/é.json"
+
+
+@pytest.mark.parametrize("below", ["", "/*.json"], ids=["folder", "pattern"])
+def test_a_reader_of_the_folder_waits_for_published_files_only(log, tmp_path, below):
+    """A killed run has left a file; Spark reads the log where it reads the folder itself."""
+    publish(log, 0)
+    (tmp_path / "0.json").touch()
+    (tmp_path / "left.json").touch()
+    backlog = waiting_files(f"{tmp_path}{below}", None, checkpoint=None, name="rows", what="the folder")
+    assert backlog.count == (2 if below else 1)
+    assert present_files(str(tmp_path), {"pathGlobFilter": "*.csv"}, what="the folder") == []

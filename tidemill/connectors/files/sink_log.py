@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
-from tidemill.connectors.files.backlog import file_address, plain_path
+from tidemill.connectors.files.addresses import file_address, plain_path
 from tidemill.storage.store import Entry, Store
 
 _LOG = "_spark_metadata"
