@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pandas as pd
+import pytest
 
 from tidemill import DeltaAppend, Feed, Json, Pipeline, QueryOptions, RunWhen
 from tidemill.records.stream_records import StreamRecords
@@ -32,7 +33,35 @@ def silent_for(orders, milliseconds):
     return by_customer.applyInPandasWithState(seen, "customer STRING", "n INT", "append", timeout)
 
 
-def silent_customers():
+def processed_silent_for(orders, milliseconds):
+    """The same with a stateful processor."""
+    from pyspark.sql import Row
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class Silent(StatefulProcessor):
+        def init(self, handle):
+            self.handle = handle
+            self.known = handle.getValueState("known", "n INT")
+
+        def handleInputRows(self, key, rows, timerValues):
+            for _ in rows:
+                pass
+            self.known.update((1,))
+            self.handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + milliseconds(key[0]))
+            return iter(())
+
+        def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+            self.known.clear()
+            yield Row(customer=key[0])
+
+        def close(self):
+            pass
+
+    by_customer = orders.groupBy("customer")
+    return by_customer.transformWithState(Silent(), "customer STRING", "Append", "ProcessingTime")
+
+
+def silent_customers(function=silent_for, **query):
     """A row for each customer who has been silent for a moment, and for an hour where the customer is slow."""
     shop = Pipeline("shop", run_when=RunWhen(timers_every="1 hour", at_most_every="0 seconds"))
     orders = shop.stream(
@@ -40,16 +69,23 @@ def silent_customers():
     )(lambda rows: rows)
 
     @shop.stream(
-        source=orders, sink=DeltaAppend(), query=QueryOptions(output_mode="append", shuffle_partitions=1)
+        source=orders,
+        sink=DeltaAppend(),
+        query=QueryOptions(output_mode="append", shuffle_partitions=1, **query),
     )
     def silent(orders):
-        return silent_for(orders, lambda customer: 3_600_000 if customer == "slow" else 1)
+        return function(orders, lambda customer: 3_600_000 if customer == "slow" else 1)
 
     return orders, silent
 
 
-def test_timers_fire_after_the_data_and_when_they_are_due(scratch):
-    orders, silent = silent_customers()
+@pytest.mark.parametrize(
+    ("function", "query"),
+    [(silent_for, {}), (processed_silent_for, {"state_store": "rocksdb"})],
+    ids=["function", "processor"],
+)
+def test_timers_fire_after_the_data_and_when_they_are_due(scratch, function, query):
+    orders, silent = silent_customers(function, **query)
     scratch.run(orders, [[{"customer": "a"}, {"customer": "b"}]])
     [result] = scratch.run(silent)
     assert [batch.rows_read for batch in result.batches] == [2, 0], "the data and one more batch"
