@@ -93,6 +93,7 @@ def again(scratch, stream, **flags):
     return backfill(stream, scratch.target, scratch.engine, **(RANGE | flags))
 
 
+@pytest.mark.campaign
 def test_only_files_near_the_range_are_read_and_a_late_row_stops_it_by_name(scratch, monkeypatch):
     first = shop()["orders"]
     unread = {"id": "unread", "amount": 0, "at": "2024-01-03T10:00:00+00:00"}

@@ -94,6 +94,7 @@ def rewound_and_read_again(scratch, *, keep):
     assert findings(scratch, history) == []
 
 
+@pytest.mark.campaign
 def test_what_a_reader_that_was_behind_needs_survives_the_maintenance(scratch):
     increments(scratch, 1, STREAMS)
     for first in (1, 6):

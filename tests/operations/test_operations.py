@@ -139,6 +139,7 @@ def test_an_operation_over_which_another_has_begun_is_not_published(records):
     assert error.value.fix == "start over: tidemill backfill shop/orders --from 2026-01-02"
 
 
+@pytest.mark.campaign
 def test_the_lease_of_an_operation_shows_the_jvm_that_commits_for_it(scratch):
     """A server may commit on when its client has been killed, and the next run must not begin before that."""
     shop = Pipeline("shop")

@@ -184,7 +184,6 @@ CASES = {
         before=BY_CARRIER,
         now=complete(count_by("carrier", "origin")),
         kind="refused_by_spark",
-        in_gate=True,
     ),
     "another aggregate of the same type": Case(
         before=aggregate("sum(n) AS v"),
@@ -234,7 +233,6 @@ CASES = {
         now=complete(lambda flights: flights.groupBy("carrier").count().where("count > 1")),
         kind="safe",
         rows=Counter({("x", 3): 1, ("z", 2): 1}),
-        in_gate=True,
     ),
     "a projection above an aggregation": Case(
         before=BY_CARRIER,
@@ -321,7 +319,6 @@ CASES = {
         before=DISTINCT,
         now=Code(function=lambda flights: flights.dropDuplicates(["carrier", "origin"])),
         kind="refused_by_spark",
-        in_gate=True,
     ),
     "a deduplication within the watermark": Case(
         before=windowed(lambda flights: flights.dropDuplicates(["carrier"])),
@@ -364,7 +361,6 @@ CASES = {
         rows=Counter(
             {("x", "y", 1): 1, ("y", "x", 2): 1, ("x", "z", 8): 1, ("z", "x", 5): 1, ("z", "q", 6): 1}
         ),
-        in_gate=True,
     ),
     "the outer type of a join": Case(before=JOINED, now=matched(how="leftOuter"), kind="refused_by_spark"),
     "the bound of a join": Case(

@@ -119,7 +119,7 @@ def put(table: str, rows: list[dict]) -> None:
 @pytest.mark.parametrize(
     ("runs", "seed", "policy", "disorder"),
     [
-        (6, 1, "min", NONE_IS_LATE),
+        (3, 1, "min", NONE_IS_LATE),
         *(
             pytest.param(30, seed, policy, disorder, marks=pytest.mark.campaign)
             for seed, disorder in ((2, SOME_ARE_LATE), (3, NONE_IS_LATE))

@@ -198,7 +198,7 @@ def test_another_source_is_read_from_its_beginning(scratch, folders):
     assert not folders.records().manifest().active.sources["c"].accepted_as_new
 
 
-@pytest.mark.parametrize("decision", ["continue", "again"])
+@pytest.mark.parametrize("decision", ["continue", pytest.param("again", marks=pytest.mark.campaign)])
 def test_a_source_that_comes_back(scratch, folders, decision):
     folders.write("a", "1", "2")
     folders.write("b", "3")
@@ -226,7 +226,7 @@ def test_a_source_that_comes_back(scratch, folders, decision):
     assert verify(folders.records().snapshot().checkpoint, level="quick").findings == ()
 
 
-@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("written", [True, pytest.param(False, marks=pytest.mark.campaign)])
 def test_a_source_that_is_removed_while_a_batch_must_be_repeated(scratch, folders, written):
     folders.write("a", "1")
     folders.write("b", "2")

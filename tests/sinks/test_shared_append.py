@@ -87,6 +87,7 @@ def test_a_run_appends_before_it_reads(scratch):
     assert scratch.rows(copy, "page", "n") == multiset([*WEB[0], *APP[0], *APP[1]])
 
 
+@pytest.mark.campaign
 def test_a_stream_that_begins_to_append_during_a_rebuild_stops_it(scratch, monkeypatch):
     views, app_views, _ = declared()
     scratch.run(views, [records(WEB[0])])
@@ -115,6 +116,7 @@ def test_records_that_pass_later_are_appended_too(scratch):
         assert failed_checks(scratch, stream) == []
 
 
+@pytest.mark.campaign
 def test_a_commit_of_a_program_that_only_says_so_is_a_finding(scratch):
     streams = views, _, _ = declared()
     run_both(scratch, streams)

@@ -37,6 +37,7 @@ def open_windows(impressions):
 
 
 @pytest.mark.kafka
+@pytest.mark.campaign
 def test_alerts_are_in_the_table_and_in_the_topic_after_kills(scratch, broker, tmp_path):
     topic = new_topic(broker, scratch)
     upstream, alerts = [ads["impressions"], ads["unique_impressions"]], alerts_into(topic)

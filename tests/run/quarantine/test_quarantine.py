@@ -114,7 +114,7 @@ class Killed(BaseException):
     """A kill, as far as files can show it."""
 
 
-@pytest.mark.parametrize("point", some_of("staged", "table-archive", "quarantine"))
+@pytest.mark.parametrize("point", some_of("staged", "quarantine"))
 def test_a_replay_that_ended_at_any_step_is_finished_as_it_was_decided(refused, monkeypatch, point):
     def pause(name, stream):
         if name == f"replay-{point}":
