@@ -21,7 +21,6 @@ from tidemill import (
     RateSource,
     SparkSource,
 )
-from tidemill import functions as F
 
 ROW = "id STRING, n BIGINT"
 ERRORS = {
@@ -310,7 +309,7 @@ def rec_change():
     return {
         "nothing": lambda views: views.groupBy("user").count(),
         "safe": lambda views: views.groupBy("user").count().where("count > 0"),
-        "mixes_state": lambda views: views.groupBy("user").agg(F.max("n").alias("count")),
+        "mixes_state": lambda views: views.where("n > 1").groupBy("user").count(),
         "refused_by_spark": lambda views: views.groupBy("user", "n").count(),
     }
 

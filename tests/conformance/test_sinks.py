@@ -199,6 +199,7 @@ def test_trig_once(scratch):
     assert scratch.rows(stream) == multiset(("u", n) for n in range(5))
 
 
+@pytest.mark.timeout(1800)
 def test_mon_progress(scratch):
     stream = files_of(scratch, 105, per_batch=1)
     scratch.run(stream)
