@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark import find_spark_home
 
+from tests.conformance import gallery
 from tests.small import SMALL
 from tidemill.engines.java import find_java
 
@@ -97,14 +98,13 @@ class Project:
 
 
 def compiled(folder):
-    """The jar of the listener, by the compiler that is among Spark's jars: a machine may have no javac."""
+    """Write the jar of the listener, by the compiler that is among Spark's jars: a machine may have no javac."""
     source, jar = folder / "Slow.scala", folder / "monitored.jar"
     source.write_text(LISTENER)
     jars = str(Path(find_spark_home._find_spark_home()) / "jars" / "*")
     compiler = [find_java().path, "-cp", jars, "scala.tools.nsc.Main", "-usejavacp", "-d", jar, source]
     subprocess.run(compiler, check=True)
     assert "monitored/Slow.class" in zipfile.ZipFile(jar).namelist()
-    return jar
 
 
 def project(root, **spark):
@@ -116,20 +116,18 @@ def project(root, **spark):
         path.write_text(f'{{"user": "u{number}", "n": {number}}}\n')
         os.utime(path, (number, number))
     (root / "monitored_case.py").write_text(PIPELINE.replace("{landing}", str(landing)))
-    confs = SMALL | {
-        "spark.jars": str(compiled(root)),
-        "spark.sql.streaming.streamingQueryListeners": "monitored.Slow",
-        "spark.monitored.events": str(root / "events"),
-        "spark.sql.streaming.metricsEnabled": "true",
-        "spark.metrics.conf.*.sink.csv.class": "org.apache.spark.metrics.sink.CsvSink",
-        "spark.metrics.conf.*.sink.csv.period": "1",
-        "spark.metrics.conf.*.sink.csv.unit": "seconds",
-        "spark.metrics.conf.*.sink.csv.directory": str(root / "metrics"),
-    }
+    compiled(root)
     (root / "metrics").mkdir()
     settings = {"master": "local[2]", "shuffle_partitions": 1} | spark
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
-    lines += ["[targets.dev.spark.conf]", *(f'"{key}" = {json.dumps(value)}' for key, value in confs.items())]
+    heading, *listener = gallery.mon_listener().replace("/srv/shop", str(root)).splitlines()
+    _, *metrics = gallery.mon_metrics().replace("/srv/shop", str(root)).splitlines()
+    lines += [
+        heading,
+        *listener,
+        *metrics,
+        *(f'"{key}" = {json.dumps(value)}' for key, value in SMALL.items()),
+    ]
     toml = 'pipelines = ["monitored_case:shop"]\n[targets.dev]\nlake = "lake"\n[targets.dev.spark]\n'
     (root / "tidemill.toml").write_text(toml + "\n".join(lines) + "\n")
     return Project(root)

@@ -106,10 +106,6 @@ def _windows(shop: Pipeline, views) -> None:
 
 
 def _several_inputs(shop: Pipeline, views, clicks) -> None:
-    def counted(views, clicks):
-        events = views.select("at").unionByName(clicks.select(F.col("clicked_at").alias("at")))
-        return events.groupBy(F.window("at", "10 minutes").alias("w")).count().select("w.start", "count")
-
     @shop.stream(
         source={"views": views, "clicks": clicks},
         sink=DeltaAppend(),
@@ -117,7 +113,8 @@ def _several_inputs(shop: Pipeline, views, clicks) -> None:
     )
     def wm_multi(views, clicks):
         """Views and clicks together; the watermark is that of the slowest input."""
-        return counted(views, clicks)
+        events = views.select("at").unionByName(clicks.select(F.col("clicked_at").alias("at")))
+        return events.groupBy(F.window("at", "10 minutes").alias("w")).count().select("w.start", "count")
 
     @shop.stream(
         source={"views": views, "clicks": clicks},
@@ -126,7 +123,8 @@ def _several_inputs(shop: Pipeline, views, clicks) -> None:
     )
     def wm_multi_max(views, clicks):
         """The same; the watermark is that of the fastest input."""
-        return counted(views, clicks)
+        events = views.select("at").unionByName(clicks.select(F.col("clicked_at").alias("at")))
+        return events.groupBy(F.window("at", "10 minutes").alias("w")).count().select("w.start", "count")
 
 
 def _joins(shop: Pipeline, views, clicks, buys) -> None:

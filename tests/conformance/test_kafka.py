@@ -7,10 +7,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.checked import failed_checks
+from tests.conformance import gallery
+from tests.conformance.as_written import assert_refused, run_arguments
 from tests.conformance.test_operations import VIEWS, views_of
 from tests.raising import raises
-from tests.run.test_follow import until
-from tests.run.test_modes import in_mode, refusal
+from tests.run.test_follow import followed, until
+from tests.run.test_modes import refusal
 from tests.topics import messages, new_topic
 from tidemill import DeltaAppend, KafkaSink, KafkaSource, Pipeline
 from tidemill import functions as F
@@ -34,16 +36,15 @@ def send(broker, topic, *values, partition=0):
     assert producer.flush(30) == 0
 
 
-def copied(name="copied", **source):
-    return Pipeline("shop").stream(source={"messages": KafkaSource(**source)}, sink=DeltaAppend(), name=name)(
+def copied(source, name="copied"):
+    return Pipeline("shop").stream(source={"messages": source}, sink=DeltaAppend(), name=name)(
         lambda messages: messages.select(F.col("value").cast("string"))
     )
 
 
 @pytest.mark.parametrize("how", ["subscribe", "subscribe_pattern", "assign"])
 def test_src_kafka_sub(scratch, broker, topic, how):
-    given = {"subscribe": topic, "subscribe_pattern": f"{topic[:-1]}.", "assign": {topic: (0, 1)}}
-    stream = copied(**{how: given[how]})
+    stream = copied(gallery.src_kafka_sub(topic)[how])
     for value in "abc":
         send(broker, topic, value, partition=value == "b")
         scratch.run(stream)
@@ -54,26 +55,20 @@ def test_src_kafka_start(scratch, broker, topic):
     send(broker, topic, "a", "b")
     send(broker, topic, "c", partition=1)
     milliseconds = str(int((datetime.now(UTC).timestamp() + 3600) * 1000))
-    starts = {
-        "earliest": ({}, "abcd"),
-        "latest": ({"starting_offsets": "latest"}, "d"),
-        "by_partition": ({"starting_offsets": {topic: {0: 1, 1: -2}}}, "bcd"),
-    }
-    streams = {name: copied(name, subscribe=topic, **declared) for name, (declared, _) in starts.items()}
+    sources = gallery.src_kafka_start(topic)
+    by_time = copied(sources.pop("by_time"), "by_time")
+    streams = {name: copied(source, name) for name, source in sources.items()}
     for stream in streams.values():
         scratch.run(stream)
     send(broker, topic, "d")
+    expected = {"earliest": "abcd", "latest": "d", "by_partition": "bcd"}
     for name, stream in streams.items():
         scratch.run(stream)
-        assert scratch.rows(stream) == multiset(starts[name][1]), name
-    by_time = copied("by_time", subscribe=topic, options={"startingTimestamp": "1"})
+        assert scratch.rows(stream) == multiset(expected[name]), name
     scratch.run(by_time)
     assert scratch.rows(by_time) == multiset("abcd")
-    none = copied(
-        "none",
-        subscribe=topic,
-        options={"startingTimestamp": milliseconds, "startingOffsetsByTimestampStrategy": "latest"},
-    )
+    options = {"startingTimestamp": milliseconds, "startingOffsetsByTimestampStrategy": "latest"}
+    none = copied(KafkaSource(subscribe=topic, options=options), "none")
     scratch.run(none)
     send(broker, topic, "e")
     scratch.run(none)
@@ -82,12 +77,11 @@ def test_src_kafka_start(scratch, broker, topic):
 
 def test_src_kafka_rate(scratch, broker, topic):
     send(broker, topic, *"abcde")
-    stream = copied(subscribe=topic, max_records_per_batch=2, options={"minPartitions": "3"})
+    stream = copied(gallery.src_kafka_rate(topic))
     [result] = scratch.run(stream)
     assert [batch.rows_read for batch in result.batches] == [2, 2, 1]
     assert scratch.rows(stream) == multiset("abcde")
-    with raises("option-not-allowed", "minOffsetsPerTrigger"):
-        copied(subscribe=topic, options={"minOffsetsPerTrigger": "3"})
+    assert_refused("option-not-allowed", gallery.src_kafka_rate_min, topic)
 
 
 def test_src_kafka_meta(scratch, broker, topic):
@@ -110,7 +104,7 @@ def test_src_kafka_meta(scratch, broker, topic):
 
 
 def test_src_kafka_newpart(scratch, broker, topic):
-    stream = copied(subscribe=topic)
+    stream = copied(gallery.src_kafka_newpart(topic))
     send(broker, topic, "a")
     scratch.run(stream)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -142,12 +136,11 @@ def test_sink_kafka(scratch, broker, topic):
     assert sent == multiset((view["user"], f'{{"n":{view["n"]}}}') for run in VIEWS for view in run)
 
 
-@pytest.mark.parametrize(
-    "mode",
-    ["async", "continuous", "real-time"],
-    ids=["async_progress", "trig_continuous", "trig_realtime"],
-)
-def test_row(scratch, broker, topic, mode):
+COMMANDS = [gallery.async_progress, gallery.trig_continuous, gallery.trig_realtime]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.__name__ for command in COMMANDS])
+def test_row(scratch, broker, topic, command):
     """It starts, runs and stops; an ordinary run continues behind it; and a query with state is refused."""
     results = new_topic(broker, scratch)
     shop = Pipeline("shop")
@@ -165,7 +158,8 @@ def test_row(scratch, broker, topic, mode):
 
     send(broker, topic, "1")
     scratch.run(doubled)
-    with in_mode(scratch, doubled, mode):
+    follow = run_arguments(command(), doubled)["follow"]
+    with followed(scratch, doubled, mode=follow.mode, every=follow.every):
         send(broker, topic, "2", "3", partition=1)
         until(lambda: sent() == multiset("246"))
         records = StreamRecords(scratch.lake, doubled.name)
@@ -175,4 +169,4 @@ def test_row(scratch, broker, topic, mode):
     assert sent() == multiset("2468")
     assert failed_checks(scratch, doubled) == []
     scratch.run(distinct)
-    assert "keeps state" in refusal(scratch, distinct, mode)
+    assert "keeps state" in refusal(scratch, distinct, follow.mode)

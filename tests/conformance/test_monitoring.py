@@ -132,14 +132,13 @@ def test_tune(scratch, tmp_path):
         with noted.open("a") as file:
             file.write(f"{batch.stream} {pool}\n")
 
-    # Spark's own random functions have a seed in the plan.
-    random = "reflect('java.util.UUID', 'randomUUID')"
     pools = BatchSink(note_pool, name="pools")
 
     @shop.stream(source=views, sink=[pools, DeltaAppend(name="copy"), DeltaAppend()])
     def tune(views):
         """Two tables with one random value per row, in batches of a thousand files, in a scheduler pool of its own."""
-        return views.withColumn("id", F.expr(random))
+        # Spark's own random functions have a seed in the plan.
+        return views.withColumn("id", F.expr("reflect('java.util.UUID', 'randomUUID')"))
 
     @shop.stream(
         source={"rows": tune, "names": names.static()},

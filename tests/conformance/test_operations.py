@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.conformance import gallery
 from tests.postgres_server import PASSWORD, VARIABLE
 from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, JdbcSource, Json, Pipeline, QueryOptions
 from tidemill import functions as F
@@ -69,23 +70,25 @@ def test_join_static(scratch):
         source=Feed("names", format=Json("id STRING, name STRING")), sink=DeltaAppend(), name="names"
     )(lambda rows: rows)
     scratch.run(names, [[{"id": "u0", "name": "Ada"}, {"id": "u2", "name": "Bo"}]])
-    sources = {"views": views, "names": names.static()}
 
-    @shop.stream(source=sources, sink=DeltaAppend())
+    @shop.stream(source={"views": views, "names": names.static()}, sink=DeltaAppend())
     def join_static(views, names):
         """Each view with the name of its user, as it is at the moment of the run."""
         return views.join(names, F.col("user") == F.col("id"), "left").select("n", "name")
 
-    @shop.stream(source=sources, sink=DeltaAppend())
+    @shop.stream(source={"views": views, "names": names.static()}, sink=DeltaAppend())
     def join_static_inner(views, names):
+        """The views of users with a name."""
         return views.join(names, F.col("user") == F.col("id")).select("n", "name")
 
-    @shop.stream(source=sources, sink=DeltaAppend())
+    @shop.stream(source={"views": views, "names": names.static()}, sink=DeltaAppend())
     def join_static_semi(views, names):
+        """The same, without the name."""
         return views.join(names, F.col("user") == F.col("id"), "left_semi").select("n")
 
-    @shop.stream(source=sources, sink=DeltaAppend())
+    @shop.stream(source={"views": views, "names": names.static()}, sink=DeltaAppend())
     def join_static_right(views, names):
+        """Each view with the name of its user, where the table is on the left."""
         return names.join(views, F.col("user") == F.col("id"), "right").select("n", "name")
 
     streams = [join_static, join_static_inner, join_static_semi, join_static_right]
@@ -149,9 +152,9 @@ def test_join_static_database(scratch, postgres, monkeypatch):
 
 def test_wm_late(scratch):
     shop = Pipeline("shop")
-    views = views_of(shop, "id STRING, at TIMESTAMP")
+    events = views_of(shop, "id STRING, at TIMESTAMP")
 
-    @shop.stream(source={"views": views.with_watermark("at", "10 minutes")}, sink=DeltaAppend())
+    @shop.stream(source={"views": events.with_watermark("at", "10 minutes")}, sink=DeltaAppend())
     def wm_late(views):
         """Views in each five minutes; what comes more than ten minutes late is left out, and counted."""
         return views.groupBy(F.window("at", "5 minutes").alias("w")).count().select("w.start", "count")
@@ -163,23 +166,22 @@ def test_wm_late(scratch):
 
     results = []
     for arriving in (at(1, 2), at(31), at(22, 3, 7), at(60)):
-        scratch.run(views, [arriving])
+        scratch.run(events, [arriving])
         results += scratch.run(wm_late)
     assert [result.late.count for result in results] == [0, 0, 2, 0]
     expected = [(0, 2), (20, 1), (30, 1)]
     assert scratch.rows(wm_late) == multiset((NOON + timedelta(minutes=m), n) for m, n in expected)
 
 
-@pytest.mark.parametrize("store", ["hdfs", "rocksdb"], ids=["store_hdfs", "store_rocksdb"])
-def test_row(scratch, store):
+@pytest.mark.parametrize(
+    "options", [gallery.store_hdfs, gallery.store_rocksdb], ids=["store_hdfs", "store_rocksdb"]
+)
+def test_row(scratch, options):
     shop = Pipeline("shop")
     views = views_of(shop)
+    query = options()
 
-    @shop.stream(
-        source={"views": views},
-        sink=DeltaMerge(keys=["user"]),
-        query=QueryOptions(output_mode="update", state_store=store),
-    )
+    @shop.stream(source={"views": views}, sink=DeltaMerge(keys=["user"]), query=query)
     def counted(views):
         return views.groupBy("user").agg(F.count("*").alias("views"), F.sum("n").alias("n"))
 
@@ -190,31 +192,29 @@ def test_row(scratch, store):
     expected = [(u, [view["n"] for view in rows if view["user"] == u]) for u in ("u0", "u1", "u2")]
     assert scratch.rows(counted) == multiset((user, len(ns), sum(ns)) for user, ns in expected)
     confs = StreamRecords(scratch.lake, counted.name).snapshot().tail.committed_offsets.conf
-    provider = {"hdfs": "HDFSBacked", "rocksdb": "RocksDB"}[store]
+    provider = {"hdfs": "HDFSBacked", "rocksdb": "RocksDB"}[query.state_store]
     assert provider in confs["spark.sql.streaming.stateStore.providerClass"]
     state = scratch.checkpoint(counted.name) / "state" / "0" / "0"
-    assert any(path.suffix == {"hdfs": ".delta", "rocksdb": ".changelog"}[store] for path in state.iterdir())
+    suffix = {"hdfs": ".delta", "rocksdb": ".changelog"}[query.state_store]
+    assert any(path.suffix == suffix for path in state.iterdir())
 
 
 def test_store_partitions(scratch):
     shop = Pipeline("shop")
     views = views_of(shop)
 
-    def counted(shop, **query):
-        return shop.stream(
-            source={"views": views},
-            sink=DeltaMerge(keys=["user"]),
-            query=QueryOptions(output_mode="update", **query),
-            name="counted",
+    def counted(query):
+        return Pipeline("shop").stream(
+            source={"views": views}, sink=DeltaMerge(keys=["user"]), query=query, name="counted"
         )(lambda views: views.groupBy("user").count())
 
-    before = counted(Pipeline("shop"))
+    before = counted(QueryOptions(output_mode="update"))
     for arriving in VIEWS[:2]:
         scratch.run(views, [arriving])
         scratch.run(before)
     partitions = [p for p in (scratch.checkpoint(before.name) / "state" / "0").iterdir() if p.name.isdigit()]
     assert len(partitions) == scratch.engine.default_partitions()
-    after = counted(Pipeline("shop"), shuffle_partitions=7)
+    after = counted(gallery.store_partitions())
     scratch.run(views, [VIEWS[2]])
     [result] = scratch.run(after)
     assert any("shuffle_partitions is declared as 7" in warning for warning in result.warnings)

@@ -2,34 +2,29 @@
 
 import json
 from collections import Counter
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import datetime
 from threading import Timer
 
 import pytest
 
+from tests.conformance import gallery
+from tests.conformance.as_written import assert_refused, flags_of, run_arguments
 from tests.conformance.test_operations import VIEWS, views_of
 from tests.raising import raises
-from tests.recorded import calls, recording
-from tests.sinks.foreach_streams import Log
 from tidemill import (
     BatchSink,
-    ConsoleSink,
     DeltaAppend,
     DeltaMerge,
     DeltaOverwrite,
     Feed,
     FileSink,
-    ForeachSink,
     Json,
-    MemorySink,
     Pipeline,
     QueryOptions,
 )
 from tidemill import functions as F
 from tidemill.operations.edits.code_changes import code_changes
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.execute.follow import Follow
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.spark.engine import session_of
 from tidemill.testing import multiset
@@ -45,28 +40,26 @@ def test_sink_delta(scratch):
     def same(views):
         return views.select("user", "n")
 
-    tables = {
-        "plain": DeltaAppend(),
-        "partitioned": DeltaAppend(partition_by=["user"]),
-        "clustered": DeltaAppend(cluster_by=["user"]),
-    }
     streams = [
-        shop.stream(source={"views": views}, sink=sink, name=name)(same) for name, sink in tables.items()
+        shop.stream(source={"views": views}, sink=sink, name=name)(same)
+        for name, sink in gallery.sink_delta().items()
     ]
 
     @shop.stream(source={"views": views}, sink=DeltaOverwrite(), query=QueryOptions(output_mode="complete"))
-    def sink_delta(views):
+    def sink_delta_complete(views):
         """The whole result replaces the table with each batch."""
         return views.groupBy("user").count()
 
     for arriving in VIEWS:
         scratch.run(views, [arriving])
-        assert [str(result.error) for result in scratch.run_all([*streams, sink_delta]) if result.error] == []
+        assert [
+            str(result.error) for result in scratch.run_all([*streams, sink_delta_complete]) if result.error
+        ] == []
     for stream in streams:
         assert scratch.rows(stream) == ROWS
     assert scratch.lake.table(streams[1].name).open().metadata().partition_columns == ["user"]
     counts = Counter(user for user, _ in ROWS)
-    assert scratch.rows(sink_delta) == multiset(counts.items())
+    assert scratch.rows(sink_delta_complete) == multiset(counts.items())
 
 
 def test_sink_merge(scratch):
@@ -119,37 +112,37 @@ def test_sink_merge(scratch):
 def test_sink_batch(scratch, tmp_path):
     shop = Pipeline("shop")
     views = views_of(shop)
-    path = tmp_path / "calls"
-
-    @shop.stream(source={"views": views}, sink=[recording(path, "user", "chance"), DeltaAppend()])
-    def sink_batch(views):
-        """A function gets the rows of each batch, the very ones that the table gets."""
-        return views.select("user", F.rand().alias("chance"))
-
+    sinks = gallery.sink_batch(str(tmp_path))
+    stream = shop.stream(source={"views": views}, sink=sinks, name="random")(
+        lambda views: views.select("user", F.rand().alias("chance"))
+    )
     for arriving in VIEWS:
         scratch.run(views, [arriving])
-        scratch.run(sink_batch)
-    given = calls(path)
-    assert [call.batch_id for call in given] == [0, 1, 2]
-    assert sum((call.rows for call in given), Counter()) == scratch.rows(sink_batch)
+        scratch.run(stream)
+    written = [
+        [
+            json.loads(line)
+            for path in (tmp_path / str(n)).glob("*.json")
+            for line in path.read_text().splitlines()
+        ]
+        for n in range(3)
+    ]
+    assert list(map(len, written)) == list(map(len, VIEWS))
+    rows = multiset((row["user"], row["chance"]) for rows in written for row in rows)
+    assert scratch.rows(stream) == rows
 
 
 def test_sink_foreach(scratch, tmp_path):
-    shop, path = Pipeline("shop"), str(tmp_path / "calls")
+    shop, path = Pipeline("shop"), tmp_path / "log"
     views = views_of(shop)
-
-    @shop.stream(source={"views": views}, sink=ForeachSink(Log(path)))
-    def sink_foreach(views):
-        """Each row goes to an object with open, process and close."""
-        return views.select(F.col("user").alias("shop"), F.col("n").alias("amount"))
-
+    sink = gallery.sink_foreach(str(path))
+    stream = shop.stream(source={"views": views}, sink=sink, name="lines")(lambda views: views)
     for arriving in VIEWS:
         scratch.run(views, [arriving])
-        scratch.run(sink_foreach)
-    made = [json.loads(line) for line in Path(path).read_text().splitlines()]
-    assert multiset(call[1:] for call in made if call[0] == "process") == ROWS
-    assert {call[2] for call in made if call[0] == "open"} == {0, 1, 2}
-    assert {call[1] for call in made if call[0] == "close"} == {"None"}
+        scratch.run(stream)
+    partitions = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {(batch_id, error) for batch_id, error, _ in partitions} == {(n, "None") for n in range(3)}
+    assert multiset(row for _, _, rows in partitions for row in rows) == ROWS
 
 
 def files_of(scratch, count, *, per_batch):
@@ -162,48 +155,58 @@ def files_of(scratch, count, *, per_batch):
     )
 
 
+def run_by(scratch, stream, command):
+    """Return the run that a command starts, and how it follows its source."""
+    arguments = run_arguments(command, stream)
+    run = PipelineRun([stream], target=scratch.target, engine=scratch.engine, run_id="run", **arguments)
+    return run, arguments["follow"]
+
+
 def test_trig_now(scratch):
     stream = files_of(scratch, 5, per_batch=2)
-    [result] = scratch.run(stream)
+    run, _ = run_by(scratch, stream, gallery.trig_now())
+    [result] = run.iter_results()
     assert [batch.rows_read for batch in result.batches] == [2, 2, 1]
     assert [result.outcome for result in scratch.run(stream)] == ["idle"]
     assert scratch.rows(stream) == multiset(("u", n) for n in range(5))
 
 
-@pytest.mark.parametrize("every", [0, 2], ids=["trig_default", "trig_time"])
-def test_row(scratch, every):
+@pytest.mark.parametrize(
+    "command", [gallery.trig_default, gallery.trig_time], ids=["trig_default", "trig_time"]
+)
+def test_row(scratch, command):
     """A query that follows its source: as fast as it can, and every two seconds."""
     stream = files_of(scratch, 1, per_batch=1)
     scratch.run(stream)
-    follow = Follow(every=timedelta(seconds=every))
-    run = PipelineRun([stream], target=scratch.target, engine=scratch.engine, run_id="follow", follow=follow)
+    run, follow = run_by(scratch, stream, command())
     timers = [Timer(1 + 3 * n, scratch.drop_file, ["views", [{"user": "u", "n": n}]]) for n in (1, 2, 3)]
-    timers.append(Timer(25, follow.ended.set))
+    timers.append(Timer(follow.length.total_seconds(), follow.ended.set))
     for timer in timers:
         timer.start()
     [result] = run.iter_results()
     assert (result.outcome, len(result.batches)) == ("updated", 3)
     assert scratch.rows(stream) == multiset(("u", n) for n in range(4))
-    if every:
+    if follow.every:
         starts = [datetime.fromisoformat(batch.started_at).timestamp() for batch in result.batches]
         assert all(start % 2 < 0.5 for start in starts), "Spark starts them at multiples of the interval"
 
 
 def test_trig_once(scratch):
     stream = files_of(scratch, 5, per_batch=2)
-    run = PipelineRun([stream], target=scratch.target, engine=scratch.engine, run_id="once", once=True)
+    run, _ = run_by(scratch, stream, gallery.trig_once())
     [result] = run.iter_results()
     assert [batch.rows_read for batch in result.batches] == [5], "in one batch, without the limits"
     assert scratch.rows(stream) == multiset(("u", n) for n in range(5))
 
 
+@pytest.mark.timeout(1800)
 def test_mon_progress(scratch):
     stream = files_of(scratch, 105, per_batch=1)
     scratch.run(stream)
-    lines = sorted(StreamRecords(scratch.lake, stream.name).ledger.lines(), key=lambda line: line.batch_id)
-    assert [(line.batch_id, line.rows_read, line.reconstructed) for line in lines] == [
-        (n, 1, False) for n in range(105)
-    ]
+    with session_of(scratch.engine) as spark:
+        lines = spark.sql(gallery.mon_progress().replace("/srv/shop/lake", scratch.lake.uri)).collect()
+    assert [line[:3] for line in lines] == [(n, 1, False) for n in range(105)]
+    assert all(line["triggerExecution"] > 0 for line in lines)
 
 
 def test_rec_restart(scratch, tmp_path):
@@ -258,18 +261,17 @@ def test_sink_file(scratch, tmp_path, format):
 def test_sink_console(scratch, capfd):
     shop = Pipeline("shop")
     views = views_of(shop)
-    stream = shop.stream(source={"views": views}, sink=ConsoleSink(debug=True), name="sink_console")(
+    stream = shop.stream(source={"views": views}, sink=gallery.sink_console(), name="sink_console")(
         lambda views: views.select("user", "n")
     )
     scratch.run(views, [VIEWS[0]])
     scratch.run(stream)
     assert "u1    1" in capfd.readouterr().err
-    with raises("sink-for-debugging"):
-        ConsoleSink()
+    assert_refused("sink-for-debugging", gallery.sink_console_refused)
 
 
 def test_sink_memory(scratch):
-    shop, seen = Pipeline("shop"), MemorySink("seen", debug=True)
+    shop, seen = Pipeline("shop"), gallery.sink_memory()
     views = views_of(shop)
     stream = shop.stream(source={"views": views}, sink=seen, name="sink_memory")(
         lambda views: views.select("user", "n")
@@ -278,24 +280,33 @@ def test_sink_memory(scratch):
         scratch.run(views, [arriving])
         scratch.run(stream)
     assert multiset(map(tuple, seen.rows())) == ROWS
-    with raises("sink-for-debugging"):
-        MemorySink("seen")
+    assert_refused("sink-for-debugging", gallery.sink_memory_refused)
 
 
 def test_mgmt(scratch):
     shop = Pipeline("shop")
     views = views_of(shop)
-    streams = [
-        shop.stream(source={"views": views}, sink=DeltaAppend(), name=name)(lambda views: views)
-        for name in ("one", "two")
-    ]
-    bad = shop.stream(source={"views": views}, sink=DeltaAppend(), name="bad")(
-        lambda views: views.withColumn("n", F.raise_error(F.lit("on purpose")).cast("bigint"))
-    )
+
+    @shop.stream(source={"views": views}, sink=DeltaAppend())
+    def mgmt(views):
+        """A query, which keeps its id over all runs."""
+        return views.select("user", "n")
+
+    @shop.stream(source={"views": views}, sink=DeltaAppend())
+    def mgmt_other(views):
+        """Another query of the same run."""
+        return views.select("user", "n")
+
+    @shop.stream(source={"views": views}, sink=DeltaAppend())
+    def mgmt_failing(views):
+        """A query whose error leaves the other ones as they are."""
+        return views.withColumn("n", F.raise_error(F.lit("on purpose")).cast("bigint"))
+
+    streams = [mgmt, mgmt_other]
     queries = []
     for arriving in VIEWS:
         scratch.run(views, [arriving])
-        one, two, failed = scratch.run_all([*streams, bad])
+        one, two, failed = scratch.run_all([*streams, mgmt_failing])
         assert (one.outcome, two.outcome, failed.outcome) == ("updated", "updated", "failed")
         assert "on purpose" in str(failed.error)
         queries.append(
@@ -303,7 +314,7 @@ def test_mgmt(scratch):
         )
     assert queries == [queries[0]] * 3, "a query keeps its id over runs"
     assert queries[0][0] != queries[0][1]
-    assert scratch.rows(streams[0], "user", "n") == scratch.rows(streams[1], "user", "n") == ROWS
+    assert scratch.rows(mgmt) == scratch.rows(mgmt_other) == ROWS
 
 
 def test_rec_change(scratch):
@@ -322,12 +333,8 @@ def test_rec_change(scratch):
         [change] = code_changes([declared(function)], scratch.target, scratch.engine)
         return change.kind
 
-    def counted(views):
-        return views.groupBy("user").count()
-
+    codes = gallery.rec_change()
     scratch.run(views, [VIEWS[0]])
-    scratch.run(declared(counted))
-    assert changed(counted) == "nothing"
-    assert changed(lambda views: views.groupBy("user").count().where("count > 0")) == "safe"
-    assert changed(lambda views: views.groupBy("user").agg(F.max("n").alias("count"))) == "mixes_state"
-    assert changed(lambda views: views.groupBy("user", "n").count()) in ("mixes_state", "refused_by_spark")
+    scratch.run(declared(codes["nothing"]))
+    assert flags_of(gallery.rec_change_plan())["selection"] == ("shop/rec_change",)
+    assert {kind: changed(function) for kind, function in codes.items()} == {kind: kind for kind in codes}

@@ -10,13 +10,14 @@ import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tests.conformance import gallery
+from tests.conformance.as_written import assert_refused
 from tests.raising import raises
-from tidemill import DeltaAppend, DeltaSource, FileSource, Pipeline, RateSource, SparkSource
+from tidemill import DeltaAppend, DeltaSource, Pipeline
 from tidemill.run.spark.engine import session_of
 from tidemill.testing import multiset
 
 pytestmark = [pytest.mark.jvm, pytest.mark.campaign]
-ROW = "id STRING, n BIGINT"
 WRITERS = {
     "json": lambda path, rows: path.write_text("\n".join(json.dumps({"id": i, "n": n}) for i, n in rows)),
     "csv": lambda path, rows: path.write_text("".join(f"{i},{n}\n" for i, n in rows)),
@@ -28,6 +29,7 @@ WRITERS = {
     "orc": lambda path, rows: pyarrow.orc.write_table(_table(rows), path),
     "binaryFile": lambda path, rows: path.write_bytes(repr(rows).encode()),
 }
+WRITERS["infer"] = WRITERS["parquet"]
 
 
 def _table(rows):
@@ -39,6 +41,7 @@ class Files:
 
     def __init__(self, folder):
         self.folder, self.number = folder, 0
+        self.path = str(folder)
         folder.mkdir(parents=True)
 
     def add(self, name, rows, *, format="json", age=None):
@@ -53,14 +56,9 @@ class Files:
         )
         os.utime(path, (time, time))
 
-    def stream(self, format="json", glob="", **declared):
-        schema = {} if format in ("text", "binaryFile") else {"schema": ROW}
-        options = {"rowTag": "row"} if format == "xml" else {}
-        options |= declared.pop("options", {})
-        source = FileSource(path=f"{self.folder}{glob}", format=format, options=options, **schema | declared)
-        return Pipeline("shop").stream(source={"rows": source}, sink=DeltaAppend(), name="copied")(
-            lambda rows: rows
-        )
+
+def copied(source, name="copied"):
+    return Pipeline("shop").stream(source={"rows": source}, sink=DeltaAppend(), name=name)(lambda rows: rows)
 
 
 @pytest.fixture
@@ -70,7 +68,7 @@ def files(tmp_path):
 
 @pytest.mark.parametrize("format", WRITERS)
 def test_src_file_formats(scratch, files, format):
-    stream = files.stream(format, glob="/day=*" if format == "csv" else "")
+    stream = copied(gallery.src_file_formats(files.path)[format])
     for run in range(3):
         folder = f"day={run}/" if format == "csv" else ""
         files.add(f"{folder}{run}", [(f"r{run}", run), ("again", 1)], format=format)
@@ -87,14 +85,11 @@ def test_src_file_formats(scratch, files, format):
 def test_src_file_rate(scratch, files):
     for number in range(7):
         files.add(str(number), [("a", number)])
-    [result] = scratch.run(files.stream(max_files_per_batch=3))
+    [result] = scratch.run(copied(gallery.src_file_rate(files.path)))
     assert [batch.rows_read for batch in result.batches] == [3, 3, 1]
     size = (files.folder / "0").stat().st_size
-    stream = Pipeline("other").stream(
-        source=FileSource(path=str(files.folder), format="json", schema=ROW, max_bytes_per_batch=2 * size),
-        sink=DeltaAppend(),
-        name="copied",
-    )(lambda rows: rows)
+    assert 2 * size <= 40 < 3 * size
+    stream = copied(gallery.src_file_rate_bytes(files.path), "by_size")
     [result] = scratch.run(stream)
     assert [batch.rows_read for batch in result.batches] == [2, 2, 2, 1]
     assert scratch.rows(stream) == multiset(("a", number) for number in range(7))
@@ -104,8 +99,8 @@ def test_src_file_rate(scratch, files):
 def test_src_file_order(scratch, files, latest_first):
     for number in (2, 0, 1):
         files.add(str(number), [("a", number)])
-    options = {"latestFirst": "true"} if latest_first else {}
-    stream = files.stream(max_files_per_batch=1, options=options)
+    declare = gallery.src_file_order_latest_first if latest_first else gallery.src_file_order
+    stream = copied(declare(files.path))
     scratch.run(stream)
     log = scratch.lake.table(stream.name).open()
     sums = []
@@ -116,7 +111,7 @@ def test_src_file_order(scratch, files, latest_first):
 
 
 def test_src_file_name(scratch, files):
-    stream = files.stream(glob="/*", options={"fileNameOnly": "true"})
+    stream = copied(gallery.src_file_name(files.path))
     files.add("one/same", [("first", 1)])
     scratch.run(stream)
     files.add("two/same", [("sums", 2)])
@@ -126,7 +121,7 @@ def test_src_file_name(scratch, files):
 
 
 def test_src_file_age(scratch, files):
-    stream = files.stream(options={"maxFileAge": "1d"})
+    stream = copied(gallery.src_file_age(files.path))
     files.add("new", [("new", 1)], age=timedelta(0))
     scratch.run(stream)
     files.add("old", [("old", 2)], age=timedelta(days=3))
@@ -139,8 +134,8 @@ def test_src_file_age(scratch, files):
 @pytest.mark.parametrize("how", ["archive", "delete"])
 def test_src_file_clean(scratch, files, tmp_path, how):
     archive = tmp_path / "archive"
-    options = {"cleanSource": how} | ({"sourceArchiveDir": str(archive)} if how == "archive" else {})
-    stream = files.stream(options=options)
+    archived = gallery.src_file_clean(files.path, str(archive))
+    stream = copied(archived if how == "archive" else gallery.src_file_clean_delete(files.path))
     for number in range(3):
         files.add(str(number), [("a", number)])
         scratch.run(stream)
@@ -149,11 +144,11 @@ def test_src_file_clean(scratch, files, tmp_path, how):
     assert len(list(archive.rglob("0"))) == (how == "archive")
     if how == "archive":
         with raises("arguments-conflict", "sourceArchiveDir"):
-            files.stream(options=options | {"sourceArchiveDir": str(files.folder / "done")})
+            gallery.src_file_clean(files.path, str(files.folder / "done"))
 
 
 def test_src_file_part(scratch, files):
-    source = FileSource(path=str(files.folder), format="json", schema=f"{ROW}, day DATE")
+    source = gallery.src_file_part(files.path)
     stream = Pipeline("shop").stream(source={"rows": source}, sink=DeltaAppend(), name="copied")(
         lambda rows: rows.selectExpr("id", "CAST(day AS STRING) AS day")
     )
@@ -168,18 +163,13 @@ def test_src_delta(scratch, tmp_path):
     write_deltalake(table, _table([("a", 1)]), configuration={"delta.enableChangeDataFeed": "true"})
     write_deltalake(table, _table([("b", 2)]), mode="append")
 
-    def declared(name, **source):
-        return shop.stream(source={"rows": DeltaSource(path=table, **source)}, sink=DeltaAppend(), name=name)(
-            lambda rows: rows
-        )
-
-    everything = declared("everything")
-    later = declared("later", options={"startingVersion": "1"})
-    newest = declared("newest", options={"startingVersion": "latest"})
-    kept = declared("kept", options={"skipChangeCommits": "true"})
-    changes = shop.stream(
-        source={"rows": DeltaSource(path=table, mode="changes")}, sink=DeltaAppend(), name="changes"
-    )(lambda rows: rows.select("id", "n", "_change_type"))
+    sources = gallery.src_delta(table)
+    everything, later, newest, kept = (
+        copied(sources[name], name) for name in ("everything", "later", "newest", "kept")
+    )
+    changes = shop.stream(source={"rows": sources["changes"]}, sink=DeltaAppend(), name="changes")(
+        lambda rows: rows.select("id", "n", "_change_type")
+    )
     for stream in (everything, later, newest, kept, changes):
         scratch.run(stream)
     write_deltalake(table, _table([("c", 3)]), mode="append")
@@ -204,7 +194,7 @@ def test_src_table(scratch, tmp_path):
     WRITERS["json"](tmp_path / "rows.json", [("a", 1), ("b", 2)])
     with session_of(scratch.engine) as spark:
         spark.sql(f"CREATE TABLE written (id STRING, n BIGINT) USING delta LOCATION '{written}'")
-        lines = spark.readStream.schema(ROW).json(str(tmp_path / "*.json"))
+        lines = spark.readStream.schema(gallery.ROW).json(str(tmp_path / "*.json"))
         plain = lines.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
         plain.trigger(availableNow=True).toTable("written", format="delta").awaitTermination()
 
@@ -223,16 +213,13 @@ def test_src_table(scratch, tmp_path):
             spark.sql(f"DROP TABLE {table}")
 
 
-@pytest.mark.parametrize("format", ["socket", "rate"], ids=["src_socket", "src_rate"])
-def test_row(format):
-    with raises("source-endless", format):
-        SparkSource(format=format)
+@pytest.mark.parametrize("declare", [gallery.src_socket, gallery.src_rate], ids=["src_socket", "src_rate"])
+def test_row(declare):
+    assert_refused("source-endless", declare)
 
 
 def test_src_rate_mb(scratch):
-    stream = Pipeline("shop").stream(source=RateSource(rows_per_batch=4), sink=DeltaAppend(), name="made")(
-        lambda rows: rows
-    )
+    stream = copied(gallery.src_rate_mb())
     for _ in range(3):
         scratch.run(stream)
     assert scratch.rows(stream, "value") == multiset((n,) for n in range(12))

@@ -1,10 +1,11 @@
 """The table itself: every row is on its page, and a row that is missing or failed makes the report fail."""
 
+import re
 import sys
 
 import pytest
 
-from tests.conformance import report
+from tests.conformance import gallery, report
 from tests.conformance.rows import ROWS
 
 
@@ -41,3 +42,19 @@ def test_a_row_without_a_passing_test_makes_the_report_fail(tmp_path, monkeypatc
         monkeypatch.setattr(sys, "argv", ["report", str(results_of(tmp_path, *cases))])
         assert report.main() == status
     assert "SRC-FILE-FORMATS" in capsys.readouterr().out
+
+
+def test_each_row_shows_what_a_user_writes():
+    assert [row for row in ROWS if row not in report.snippets()] == []
+
+
+def test_the_code_of_the_gallery_runs():
+    blocks = re.findall(r"^```python\n(.*?)\n```$", report.gallery(), re.MULTILINE | re.DOTALL)
+    exec(compile("\n\n".join(blocks), "gallery.md", "exec", dont_inherit=True), {"__name__": "gallery"})  # noqa: S102
+
+
+def test_the_gallery_shows_each_error_below_its_declaration():
+    page = report.gallery()
+    assert [
+        name for name, error in gallery.ERRORS.items() if f"```\n\n```text\n{error}\n```" not in page
+    ] == []
