@@ -152,6 +152,16 @@ class Sink(Declared, ABC):
         """How often a row arrives where a batch is repeated: a guarantee that a test per kind proves."""
 
     @property
+    def kind(self) -> str:
+        """What it is, in messages and in `status`."""
+        return type(self).__name__
+
+    @property
+    def forgets_batches(self) -> bool:
+        """Whether `last_batch` may be None although the sink has had batches of the query."""
+        return False
+
+    @property
     def is_direct(self) -> bool:
         """Whether a query without micro-batches can write it: it then has a `stream_writer`."""
         return False

@@ -56,6 +56,11 @@ class SharedAppend(ExternalSink):
     name: str = field(kw_only=True)
 
     @property
+    def kind(self) -> str:
+        """What declares it."""
+        return "DeltaAppend"
+
+    @property
     def delivery(self) -> Delivery:
         """Each batch is one Delta transaction with its identity."""
         return "exactly once"

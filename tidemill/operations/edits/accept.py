@@ -111,7 +111,7 @@ def accept_findings(stream: "Stream", target: "Target", *, dry_run: bool = False
                 "the check exactly_once has found nothing.", "no action is needed.", code="nothing-to-change"
             )
         if not dry_run:
-            records.write_checked(replace(before, position=newest_position(context)))
+            records.write_checked(replace(before, position=newest_position(context), sinks_behind={}))
         return Change(
             stream=stream.name,
             what="What exactly_once has found is accepted, and later checks begin after the newest batch.",
