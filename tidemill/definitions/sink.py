@@ -157,6 +157,16 @@ class Sink(Declared, ABC):
         return type(self).__name__
 
     @property
+    def identity(self) -> Mapping[str, object]:
+        """Where a sink that is no table writes, as JSON without secrets: elsewhere it is a new one."""
+        return {}
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether somebody needs the rows of all batches."""
+        return True
+
+    @property
     def forgets_batches(self) -> bool:
         """Whether `last_batch` may be None although the sink has had batches of the query."""
         return False

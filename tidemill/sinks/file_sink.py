@@ -121,6 +121,11 @@ class FileSink(ExternalSink):
         )
 
     @property
+    def identity(self) -> Mapping[str, object]:
+        """Its folder."""
+        return {"folder": self.path}
+
+    @property
     def delivery(self) -> Delivery:
         """The log has each batch once; readers of Spark see the files in it."""
         return "exactly once"

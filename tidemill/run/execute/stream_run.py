@@ -389,6 +389,10 @@ class StreamRun:
                 **self._recorder.generation.sinks,
                 **{sink.name: sink.identity for sink in self.stream.tables},
             },
+            external_sinks={
+                **(self._recorder.generation.external_sinks or {}),
+                **{sink.name: sink.identity for sink in self.stream.external_sinks},
+            },
             fingerprint=built.fingerprint,
             operators=built.operators,
             output_mode=self.stream.query.output_mode,
