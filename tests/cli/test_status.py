@@ -49,6 +49,7 @@ def test_a_stream_that_has_never_run(shop):
         "state_rows": None,
         "warnings": [],
         "polls": [],
+        "sinks": [],
     }
 
 
@@ -70,6 +71,7 @@ def test_an_idle_stream(shop):
         "state_rows": 7,
         "warnings": [],
         "polls": [],
+        "sinks": [],
     }
 
 

@@ -167,7 +167,7 @@ def _record(
     after = before
     compared, counted = results.get("exactly_once"), results.get("backlog")
     if compared is not None and compared.numbers.get("findings") == 0:
-        after = replace(after, position=comparison().position)
+        after = replace(after, position=comparison().position, sinks_behind={})
     if counted is not None and "waiting_seconds" in counted.numbers:
         since = waiting_since(context, context.plan.backlog)
         after = replace(

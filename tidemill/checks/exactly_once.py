@@ -1,6 +1,6 @@
 """The check `exactly_once`: the logs account for every batch, and each agrees with the others.
 
-Offsets, ledger and the logs of the tables are written at different moments by different programs. What all of them
+Offsets, ledger and the logs of the sinks are written at different moments by different programs. What all of them
 agree on did happen once. The batches since the last check are compared, so a stream with ten thousand batches takes
 no longer than one with ten.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import CheckpointFormatError, offset_batches
+from tidemill.checks.external_sinks import sink_report
 from tidemill.checks.ranges import offset_findings
 from tidemill.checks.result import CheckResult
 from tidemill.checks.table_commits import TableLog, TableReport, sinks_of
@@ -31,12 +32,14 @@ class Comparison:
 
     Attributes:
         findings: What does not agree, a sentence each.
+        unknown: Which sinks could not be compared, and why, a sentence each.
         behind: The committed batches that have no line yet, because a run was killed.
         position: Up to where everything agrees; None where nothing was compared.
         numbers: What was counted.
     """
 
     findings: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     behind: int = 0
     position: Position | None = None
     numbers: "Mapping[str, Number]" = field(default_factory=dict)
@@ -62,15 +65,16 @@ def exactly_once(comparison: Comparison) -> CheckResult:
         summary = f"{pluralize(batches, 'batch')}: offsets, ledger and tables agree."
     return CheckResult(
         name=NAME,
-        passed=not findings and not comparison.behind,
+        passed=not findings and not comparison.behind and not comparison.unknown,
         severity="error" if findings else "warn",
-        summary=summary,
+        summary="\n".join([summary, *comparison.unknown]),
+        evaluated=bool(findings or comparison.behind or not comparison.unknown),
         numbers={"batches_compared": 0, "findings": len(findings), **numbers},
     )
 
 
 def compare(context: "CheckContext") -> Comparison:
-    """Compare the batches since the last check: offsets, ledger, and the commits of every table.
+    """Compare the batches since the last check: offsets, ledger, the commits of every table, and the other sinks.
 
     The caller records the position, where nothing was found.
     """
@@ -79,10 +83,7 @@ def compare(context: "CheckContext") -> Comparison:
     if manifest is None or snapshot.query_id is None:
         return Comparison()
     before = None if context.before is None else context.before.position
-    if before is not None and (before.generation, before.query_id) != (
-        snapshot.generation,
-        snapshot.query_id,
-    ):
+    if before is not None and not before.is_of(snapshot):
         before = None
     if before is not None and before.batch > snapshot.last_commit:
         return Comparison(
@@ -109,9 +110,12 @@ def compare(context: "CheckContext") -> Comparison:
         findings += reports[sink].findings
         if (version := reports[sink].version) is not None:
             versions[sink] = version
+    external = sink_report(context, by_batch, before)
+    findings += external.findings
     end = by_batch[last].end_offsets if last in by_batch else {} if before is None else before.end_offsets
     return Comparison(
         findings=tuple(findings),
+        unknown=external.unknown,
         behind=behind,
         position=Position(
             generation=snapshot.generation,
@@ -119,6 +123,7 @@ def compare(context: "CheckContext") -> Comparison:
             batch=last,
             versions=versions,
             end_offsets=end,
+            sinks=external.batches,
         ),
         numbers={
             "batches_compared": len(batches),
@@ -147,6 +152,7 @@ def newest_position(context: "CheckContext") -> Position:
         batch=last,
         versions={sink: of[-1] for sink, of in versions.items() if of},
         end_offsets=lines[-1].end_offsets if lines else {},
+        sinks=sink_report(context, {}, None).batches,
     )
 
 

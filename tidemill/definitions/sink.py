@@ -152,6 +152,26 @@ class Sink(Declared, ABC):
         """How often a row arrives where a batch is repeated: a guarantee that a test per kind proves."""
 
     @property
+    def kind(self) -> str:
+        """What it is, in messages and in `status`."""
+        return type(self).__name__
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """Where a sink that is no table writes, as JSON without secrets: elsewhere it is a new one."""
+        return {}
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether somebody needs the rows of all batches."""
+        return True
+
+    @property
+    def forgets_batches(self) -> bool:
+        """Whether `last_batch` may be None although the sink has had batches of the query."""
+        return False
+
+    @property
     def is_direct(self) -> bool:
         """Whether a query without micro-batches can write it: it then has a `stream_writer`."""
         return False

@@ -8,9 +8,12 @@ could: the ledger has what a run wrote, and not what has been compared with the 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemill.storage.store import Store
+
+if TYPE_CHECKING:
+    from tidemill.records.stream_records import Snapshot
 
 _KEY = "checks.json"
 
@@ -24,6 +27,7 @@ class Position:
         batch: The newest batch.
         versions: The version of each table up to which its commits are accounted for, by sink name.
         end_offsets: Where each source ended after that batch, as in the ledger.
+        sinks: The newest batch that each sink had that is no table and knows it, by sink name.
     """
 
     generation: int
@@ -31,6 +35,11 @@ class Position:
     batch: int
     versions: Mapping[str, int] = field(default_factory=dict)
     end_offsets: Mapping[str, Any] = field(default_factory=dict)
+    sinks: Mapping[str, int] = field(default_factory=dict)
+
+    def is_of(self, snapshot: "Snapshot") -> bool:
+        """Return whether it is a position in the checkpoint of a snapshot."""
+        return (self.generation, self.query_id) == (snapshot.generation, snapshot.query_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +52,15 @@ class Checked:
         waiting_since: Since when unread data has waited while no batch was committed, ISO-8601 UTC; None where
             nothing waits.
         waiting_batch: The last committed batch then.
+        sinks_behind: The newest batch of each sink that had lost some since the position, when a run began; None where
+            it had lost all.
     """
 
     position: Position | None = None
     backlog: Mapping[str, int] = field(default_factory=dict)
     waiting_since: str | None = None
     waiting_batch: int | None = None
+    sinks_behind: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def read_checked(files: Store) -> Checked | None:

@@ -77,6 +77,8 @@ class Generation:
         confs: The confs that the checkpoint pins, as they were at its first start.
         spark_version: The version that ran last.
         sinks: What each sink's table was written as, by sink name (`Sink.identity`).
+        external_sinks: Where each sink that is no table wrote, likewise; None before the first run, and where an older
+            Tidemill wrote the manifest: what is declared then is not new.
         operators: The stateful operators of the plan that the state belongs to; None where an older Tidemill wrote
             the manifest, and where the plan could not be read.
         accepted_changes: The changes of operators that a person has accepted, oldest first.
@@ -100,6 +102,7 @@ class Generation:
     confs: Mapping[str, str] = field(default_factory=dict)
     spark_version: str | None = None
     sinks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    external_sinks: Mapping[str, Mapping[str, object]] | None = None
     operators: tuple[StatefulOperator, ...] | None = None
     accepted_changes: tuple[AcceptedChange, ...] = ()
     output_mode: str | None = None

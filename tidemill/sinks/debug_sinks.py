@@ -34,6 +34,11 @@ class DebugSink(ExternalSink):
             )
 
     @property
+    def keeps_rows(self) -> bool:
+        """Nobody needs the rows."""
+        return False
+
+    @property
     def delivery(self) -> Delivery:
         """A batch that is repeated before the main table has committed is shown again."""
         return "at least once"

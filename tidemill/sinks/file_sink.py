@@ -121,9 +121,19 @@ class FileSink(ExternalSink):
         )
 
     @property
+    def identity(self) -> Mapping[str, object]:
+        """Its folder."""
+        return {"folder": self.path}
+
+    @property
     def delivery(self) -> Delivery:
         """The log has each batch once; readers of Spark see the files in it."""
         return "exactly once"
+
+    @property
+    def forgets_batches(self) -> bool:
+        """Another stream that writes into the folder may take all files of this one out of the log."""
+        return self.retention is not None
 
     def connection(self, target: "Target") -> Store:  # noqa: ARG002 - the same folder for every target
         """Return the folder."""

@@ -106,6 +106,11 @@ class KafkaSink(ExternalSink):
         return True
 
     @property
+    def identity(self) -> Mapping[str, object]:
+        """Its cluster and topic."""
+        return {"cluster": self.cluster, "topic": self.topic}
+
+    @property
     def delivery(self) -> Delivery:
         """A batch that is repeated before the main table has committed is written again."""
         return "at least once"

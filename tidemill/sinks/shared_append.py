@@ -1,5 +1,6 @@
 """Append to the table of another stream."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,16 @@ class SharedAppend(ExternalSink):
     into: StreamName
     table: TableSink
     name: str = field(kw_only=True)
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """The stream to whose table it appends."""
+        return {"into": str(self.into)}
+
+    @property
+    def kind(self) -> str:
+        """What declares it."""
+        return "DeltaAppend"
 
     @property
     def delivery(self) -> Delivery:

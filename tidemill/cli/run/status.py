@@ -1,5 +1,6 @@
 """`tidemill status`: new data, running streams and problems, without starting Spark or Dagster."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -88,7 +89,8 @@ def _item(status: "Status") -> dict[str, Any]:
     """Return one stream as JSON.
 
     `backlog` counts the unread files, messages and table versions of all sources that trigger the stream; it is
-    null where a source could not be read. `polls` has a sentence per source that cannot be counted.
+    null where a source could not be read. `polls` has a sentence per source that cannot be counted. `sinks` has those
+    that are no tables; their `last_batch` is what the last check `exactly_once` has seen there.
     """
     return {
         "stream": status.stream,
@@ -103,6 +105,7 @@ def _item(status: "Status") -> dict[str, Any]:
         "state_rows": status.state_rows,
         "warnings": list(status.warnings),
         "polls": list(status.polls),
+        "sinks": [asdict(sink) for sink in status.sinks],
     }
 
 
@@ -134,3 +137,6 @@ def _print_problems(statuses: "Sequence[Status]") -> None:
             print_note(f"{status.stream}: warning: {warning}")
         for poll in status.polls:
             print_note(f"{status.stream}: {poll}")
+        for sink in status.sinks:
+            last = "" if sink.last_batch is None else f", batch {sink.last_batch} at the last check"
+            print_note(f"{status.stream}: writes to {sink.kind} {sink.name!r} ({sink.delivery}{last})")

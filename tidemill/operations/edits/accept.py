@@ -15,6 +15,7 @@ from tidemill.operations.edits.code_changes import build_now
 from tidemill.plans import state_compatibility as code_change
 from tidemill.records.check_state import Checked
 from tidemill.records.manifest import AcceptedChange
+from tidemill.run.decide.preconditions import new_sinks
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.run.tables.guard import append_readings, refused_commits
 from tidemill.text.durations import now_iso
@@ -22,6 +23,7 @@ from tidemill.text.names import StreamName
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
+    from tidemill.records.stream_records import StreamRecords
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
 
@@ -67,29 +69,46 @@ def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run:
 
 
 def accept_new_sink(stream: "Stream", target: "Target", name: str, *, dry_run: bool = False) -> Change:
-    """Accept that the table of a new sink begins with the next batch.
+    """Accept that a new sink begins with the next batch.
 
     Raises:
-        TerminalError: The definition has no such table sink, or it is not new.
+        TerminalError: The definition has no such sink, or it is not new.
         LeaseHeldError: A run holds the stream's lease.
     """
     with changing(stream, target, "accept", dry_run=dry_run) as subject:
-        recorded = subject.manifest.active.sinks
-        new = {sink.name: sink for sink in stream.tables if sink.name not in recorded}
+        active = subject.manifest.active
+        new = new_sinks(stream, active)
         if name not in new:
             raise subject.refuse(
-                f"its definition has no new table sink {name!r}.",
+                f"its definition has no new sink {name!r}.",
                 f"name one of {', '.join(new)}." if new else "no action is needed; run the stream.",
                 code="nothing-to-change",
             )
+        is_table = new[name] in stream.tables
         if not dry_run:
-            sinks = {**recorded, name: new[name].identity}
-            subject.snapshot.records.write_manifest(subject.manifest.with_active(sinks=sinks))
+            field = "sinks" if is_table else "external_sinks"
+            recorded = {**(getattr(active, field) or {}), name: new[name].identity}
+            subject.snapshot.records.write_manifest(subject.manifest.with_active(**{field: recorded}))
+            _forget_batches(subject.snapshot.records, name)
         return Change(
             stream=stream.name,
             what=f"The sink {name!r} is accepted, and begins with the next batch.",
-            effects=(f"Its table has no row of the batches up to {subject.snapshot.last_commit}.",),
+            effects=(
+                f"{'Its table' if is_table else 'It'} has no row of the batches up to {subject.snapshot.last_commit}.",
+            ),
         )
+
+
+def _forget_batches(records: "StreamRecords", name: str) -> None:
+    """Let `exactly_once` compare a sink from its next batch on: what it has seen was elsewhere."""
+    checked = records.checked()
+    if checked is None or checked.position is None or name not in checked.position.sinks:
+        return
+    sinks = {sink: batch for sink, batch in checked.position.sinks.items() if sink != name}
+    behind = {sink: batch for sink, batch in checked.sinks_behind.items() if sink != name}
+    records.write_checked(
+        replace(checked, position=replace(checked.position, sinks=sinks), sinks_behind=behind)
+    )
 
 
 def accept_findings(stream: "Stream", target: "Target", *, dry_run: bool = False) -> Change:
@@ -111,7 +130,7 @@ def accept_findings(stream: "Stream", target: "Target", *, dry_run: bool = False
                 "the check exactly_once has found nothing.", "no action is needed.", code="nothing-to-change"
             )
         if not dry_run:
-            records.write_checked(replace(before, position=newest_position(context)))
+            records.write_checked(replace(before, position=newest_position(context), sinks_behind={}))
         return Change(
             stream=stream.name,
             what="What exactly_once has found is accepted, and later checks begin after the newest batch.",
@@ -273,9 +292,7 @@ ACCEPT = OperationSpec(
             "findings",
             "Accept the findings of the check exactly_once: later checks begin after the newest batch.",
         ),
-        Argument(
-            name="new_sink", help="This sink is new: let its table begin with the next batch.", metavar="NAME"
-        ),
+        Argument(name="new_sink", help="This sink is new: let it begin with the next batch.", metavar="NAME"),
     ),
     one_of=("new_source", "version", "change", "findings", "new_sink"),
     one_stream=True,

@@ -215,6 +215,7 @@ class _Adopting:
             query_id=tail.query_id,
             confs=pinned_confs(entry.conf),
             sinks={self.stream.main.name: self.stream.main.identity},
+            external_sinks={},
             output_mode=self.stream.query.output_mode,
             table_id=table.table_id,
             ledger_batch=last,

@@ -285,6 +285,7 @@ def _reset(manifest: Manifest, operation: Operation) -> Manifest:
         query_id=decided["query_id"] if seeded else None,
         confs=active.confs if seeded else {},
         sinks=active.sinks,
+        external_sinks=active.external_sinks,
         table_id=active.table_id,
         ledger_batch=0 if seeded else -1,
         first_batch=1 if seeded else 0,

@@ -233,6 +233,7 @@ class _Rebuilding(Staging):
         table = self.records.sink_table(None)
         generation = replace(
             staged.active,
+            external_sinks=manifest.active.external_sinks,  # which it does not write
             table_id=None if table is None else table.table_id,
             first_batch=self.staged.snapshot().last_commit + 1,
         )

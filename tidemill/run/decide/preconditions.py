@@ -8,12 +8,13 @@ from tidemill.checkpoint.verify import UNPINNED_PARTITIONS, verify
 from tidemill.checkpoint.verify.findings import Finding
 from tidemill.connectors.registry import recognizer
 from tidemill.errors import CheckpointError, TerminalError
-from tidemill.records.manifest import Manifest
+from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.operation import unfinished_error
 from tidemill.records.stream_records import Snapshot
 
 if TYPE_CHECKING:
     from tidemill.checkpoint.verify.verification import Verdict
+    from tidemill.definitions.sink import Sink
     from tidemill.definitions.stream import Stream
 
 
@@ -23,7 +24,7 @@ def check(stream: "Stream", snapshot: Snapshot) -> None:
     Raises:
         CheckpointError: The checkpoint is damaged, missing, or not the one that the table was written with.
         SchemaChangeError: A sink is not the one that its table was written by.
-        TerminalError: The output mode of a stateful stream has changed, or a table sink is new.
+        TerminalError: The output mode of a stateful stream has changed, or a sink is new.
     """
     check_records(stream, snapshot)
     if snapshot.manifest is not None:
@@ -107,17 +108,37 @@ def _check_table(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> No
     )
 
 
+def new_sinks(stream: "Stream", active: Generation) -> "dict[str, Sink]":
+    """Return the sinks by name that lack the rows of all batches before they were declared, tables first."""
+    tables = [sink for sink in stream.tables if active.sinks and sink.name not in active.sinks]
+    known = active.external_sinks
+    others = [] if known is None else [sink for sink in stream.external_sinks if sink.keeps_rows]
+    new = [sink for sink in others if known is not None and known.get(sink.name) != sink.identity]
+    return {sink.name: sink for sink in (*tables, *new)}
+
+
 def _check_sinks(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> None:
-    """Refuse a table that would lack the rows of all batches before it was declared."""
-    recorded = manifest.active.sinks
-    new = next((sink.name for sink in stream.tables if sink.name not in recorded), None)
-    if not recorded or new is None or snapshot.tail.latest_commit is None:
+    """Refuse a sink that would lack the rows of all batches before it was declared."""
+    new = next(iter(new_sinks(stream, manifest.active).values()), None)
+    if new is None or snapshot.tail.latest_commit is None:
         return
+    accept = f"tidemill accept {stream.name} --new-sink {quote(new.name)}"
+    if new in stream.tables:
+        what = f"its sink {new.name!r} is new, and its table"
+        fix = (
+            f"fill it by computing the stream again: tidemill rebuild {stream.name}; or let it begin with the next "
+            f"batch: {accept}"
+        )
+    else:
+        where = ", ".join(f"{name} {value}" for name, value in new.identity.items())
+        what = f"its {new.kind} {new.name!r}{f' ({where})' if where else ''} is new, and"
+        fix = (
+            f"let it begin with the next batch: {accept}; a rebuild writes tables and no earlier rows there."
+        )
     raise TerminalError(
-        f"its sink {new!r} is new, and its table would lack the rows of all batches up to {snapshot.last_commit}.",
+        f"{what} would lack the rows of all batches up to {snapshot.last_commit}.",
         stream=stream.name,
-        fix=f"fill it by computing the stream again: tidemill rebuild {stream.name}; or let it begin with the next "
-        f"batch: tidemill accept {stream.name} --new-sink {quote(new)}",
+        fix=fix,
         code="sink-new",
     )
 

@@ -22,6 +22,21 @@ State = Literal["never_run", "idle", "behind", "running", "failed", "corrupt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStatus:
+    """A sink that is no table.
+
+    Attributes:
+        last_batch: The newest batch that the last check `exactly_once` has seen there; None where it has seen none, as
+            in a sink that does not know its batches.
+    """
+
+    name: str
+    kind: str
+    delivery: str
+    last_batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """Where one stream stands.
 
@@ -40,6 +55,7 @@ class Status:
         state_rows: Rows in state after the last batch.
         warnings: What the author of the stream may not expect, one sentence each.
         polls: The sources that only a run can count, and when one does, one sentence each.
+        sinks: Its sinks that are no tables.
     """
 
     stream: str
@@ -55,15 +71,16 @@ class Status:
     state_rows: int | None = None
     warnings: Sequence[str] = ()
     polls: Sequence[str] = ()
+    sinks: Sequence[SinkStatus] = ()
 
 
 def status_of(stream: "Stream", target: "Target") -> Status:
     """Return the status of a stream; whatever is wrong with it becomes its state."""
     records = StreamRecords(target.lake, stream.name)
-    status = Status(stream=str(stream.name), state="never_run")
+    status = Status(stream=str(stream.name), state="never_run", sinks=_sinks(stream))
     try:
         snapshot = records.snapshot()
-        status = _recorded(status, snapshot)
+        status = replace(_recorded(status, snapshot), sinks=_sinks(stream, snapshot))
         decision = decide(stream, target, snapshot)
     except TidemillError as error:
         state: State = "never_run" if status.generation is None else "failed"
@@ -113,6 +130,16 @@ def _polls(decision: "RunDecision") -> list[str]:
 def _every(length: str | timedelta, next_at: datetime | None) -> str:
     start = "at once" if next_at is None else f"at {next_at:%Y-%m-%d %H:%M:%S} UTC"
     return f"every {format_duration(parse_duration(length, field='every'))}, the next {start}"
+
+
+def _sinks(stream: "Stream", snapshot: Snapshot | None = None) -> list[SinkStatus]:
+    checked = None if snapshot is None or not stream.external_sinks else snapshot.records.checked()
+    position = None if checked is None else checked.position
+    batches = {} if position is None or snapshot is None or not position.is_of(snapshot) else position.sinks
+    return [
+        SinkStatus(name=sink.name, kind=sink.kind, delivery=sink.delivery, last_batch=batches.get(sink.name))
+        for sink in stream.external_sinks
+    ]
 
 
 def _running_batch(records: StreamRecords) -> int | None:

@@ -43,6 +43,7 @@ from tidemill.run.execute.progress import Live, expected_batches
 from tidemill.run.execute.recorder import Recorder
 from tidemill.run.execute.results import Outcome, StreamResult
 from tidemill.run.execute.running_query import Progress, RunningQuery
+from tidemill.run.execute.sinks_behind import record_behind
 from tidemill.run.spark import classic
 from tidemill.run.spark.engine import Engine, record_jvm, session_of
 from tidemill.run.tables import new_readers, rewound
@@ -175,6 +176,7 @@ class StreamRun:
             spark.conf.set(key, value)
         record_jvm(self.lease, self.engine, spark)
         classic.use_scheduler_pool(spark, str(self.stream.name))
+        record_behind(self.stream, self.target, self._snapshot)
         lake, before = self.target.lake, self._snapshot.tail
         sources = new_readers.with_starts(self.stream, lake, before, self.decision.sources)
         self._sources = with_schemas(self.stream, spark, sources)
@@ -409,6 +411,10 @@ class StreamRun:
             sinks={
                 **self._recorder.generation.sinks,
                 **{sink.name: sink.identity for sink in self.stream.tables},
+            },
+            external_sinks={
+                **(self._recorder.generation.external_sinks or {}),
+                **{sink.name: sink.identity for sink in self.stream.external_sinks},
             },
             fingerprint=built.fingerprint,
             operators=built.operators,

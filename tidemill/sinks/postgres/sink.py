@@ -1,6 +1,6 @@
 """Write each micro-batch into a table of a Postgres database."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,11 @@ class JdbcSink(ExternalSink):
                 "JdbcSink: sequence_by needs keys=, the columns that identify a row.",
                 code="arguments-conflict",
             )
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """Its database, by its name in the target, and its table."""
+        return {"database": self.database, "table": self.table}
 
     @property
     def delivery(self) -> Delivery:
