@@ -1,4 +1,4 @@
-"""What suits a mode of low latency, and what Spark is told in one."""
+"""What suits a mode of low latency, and the settings of Spark in one."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
