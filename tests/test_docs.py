@@ -284,7 +284,13 @@ def arguments(tmp_path, monkeypatch, request):
     (elsewhere / "orders").mkdir(parents=True)
     monkeypatch.setattr("tidemill.engines.java.find_java", lambda: None)
     monkeypatch.setattr("tidemill.engines.dev.broker.Broker", InterruptedBroker)
-    deduplicated = SimpleNamespace(operators=(StatefulOperator(kind="deduplicate"),), fingerprint="")
+    deduplicated = SimpleNamespace(
+        operators=(StatefulOperator(kind="deduplicate"),),
+        fingerprint="",
+        output=None,
+        warnings=(),
+        schemas={},
+    )
     monkeypatch.setattr("tidemill.operations.edits.code_changes.build_now", lambda *_: deduplicated)
     a, b = (_named(handmade.stateful(tmp_path / name, batches)) for name, batches in (("a", 4), ("b", 5)))
     damaged = _named(handmade.stateful(tmp_path / "damaged"))

@@ -61,7 +61,7 @@ class Context:
     """A context whose feeds are topics, and whose tables are nowhere."""
 
     def __init__(self):
-        self.spark, self.target, self.pins = Spark(), self, {}
+        self.spark, self.target, self.pins, self.stand_ins = Spark(), self, {}, {}
         self.starts, self.stops_at_removed = {"source": "begun"}, False
         self.lake = self
 

@@ -1,8 +1,9 @@
 """`tidemill plan` and `tidemill accept --change`: output and exit statuses, with queries that need no JVM."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -33,12 +34,18 @@ def now(monkeypatch):
     """Return a function that decides what the code is now: its operators, or what building it raises."""
 
     def decide(
-        *operators: StatefulOperator, fingerprint: str = "new", error: Exception | None = None
+        *operators: StatefulOperator,
+        fingerprint: str = "new",
+        error: Exception | None = None,
+        warnings: tuple[str, ...] = (),
+        schemas: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         def build(*_: object) -> SimpleNamespace:
             if error is not None:
                 raise error
-            return SimpleNamespace(operators=operators, fingerprint=fingerprint)
+            return SimpleNamespace(
+                operators=operators, fingerprint=fingerprint, output=None, warnings=warnings, schemas=schemas
+            )
 
         for module in ("code_changes", "accept"):
             monkeypatch.setattr(f"tidemill.operations.edits.{module}.build_now", build)
@@ -108,6 +115,30 @@ def test_what_a_run_would_refuse_is_in_the_plan(now, error, what, verdict, statu
     [stream] = json.loads(result.stdout)["streams"]
     assert stream["verdict"] == verdict
     assert what in stream["what"]
+
+
+@pytest.mark.usefixtures("shop")
+def test_warnings_and_inferred_columns_of_a_stream_that_has_never_run_are_shown(now):
+    now(warnings=("its state grows forever.",), schemas={"rows": "`n` INT"})
+    result = tidemill("plan", "shop/unique")
+    assert result.exit_code == 0
+    assert "shop/unique: its state grows forever." in result.stderr
+    assert "shop/unique: the columns of its source 'rows', as inferred: `n` INT" in result.stderr
+    [unique] = json.loads(tidemill("plan", "shop/unique", "--json").stdout)["streams"]
+    assert (unique["warnings"], unique["schemas"]) == (["its state grows forever."], {"rows": "`n` INT"})
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_stream_whose_upstream_cannot_be_built_is_no_verdict(now):
+    now(error=TerminalError("its function is wrong.", fix="correct it."))
+    result = tidemill("plan", "shop/unique", "--json")
+    assert result.exit_code == 1
+    [unique] = json.loads(result.stdout)["streams"]
+    assert unique["verdict"] == "unknown"
+    assert "cannot be checked before shop/orders has run" in unique["what"]
+
+    now(error=TransientError("the broker does not answer."))
+    assert tidemill("plan", "shop/unique", "--json").exit_code == 2
 
 
 @pytest.mark.usefixtures("shop")

@@ -39,7 +39,7 @@ from pipelines.ads.generate import generate
 from tests.plans.code_cases import FIRST
 from tests.plans.refused_cases import ALLOWED, REFUSED
 from tests.recorded import recording
-from tidemill import Feed, Json, Pipeline
+from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.operations.edits.code_changes import code_changes
 from tidemill.storage.lake import Lake
 from tidemill.run.spark.classic import local_checkpoint
@@ -73,6 +73,22 @@ for case in (REFUSED["a top-N"], REFUSED["subtract"]):
     assert scratch.lake.table(stream.name).log.latest_version() is None
 [change] = code_changes([ALLOWED["a limit in append mode"].stream()], scratch.target, engine)
 assert change.error is None
+# Queries of tables that do not exist yet.
+depot = Pipeline("depot")
+(scratch.landing / "parcels").mkdir()
+parcels = depot.stream(source=Feed("parcels", format=Json("id STRING")), sink=DeltaAppend(), name="parcels")(
+    lambda parcels: parcels
+)
+both = {"parcels": parcels, "known": parcels.static()}
+joined = depot.stream(source=both, sink=DeltaAppend(), name="joined")(
+    lambda parcels, known: parcels.join(known, "id")
+)
+ordered = depot.stream(source=joined, sink=DeltaAppend(), name="ordered")(lambda joined: joined.orderBy("id"))
+reading = depot.stream(source=both, sink=DeltaAppend(), name="reading")(
+    lambda parcels, known: parcels.limit(known.count())
+)
+kinds = [change.kind for change in code_changes([joined, ordered, reading], scratch.target, engine)]
+assert kinds == ["safe", "refused", "unknown"], kinds
 _, second = engine.new(), engine.new()
 rows = local_checkpoint(second.range(3))
 assert (rows.sparkSession is second, rows.count()) == (True, 3)

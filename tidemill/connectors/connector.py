@@ -27,10 +27,12 @@ from tidemill.text.durations import spark_interval
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from tidemill.storage.lake import Lake
     from tidemill.storage.table_ref import TableRef
     from tidemill.target.target import Target
+    from tidemill.text.names import StreamName
 
 AnySource = TypeVar("AnySource", bound=Source)
 Binding = Mapping[str, Any]
@@ -58,6 +60,8 @@ class SourceContext:
         schemas: The inferred columns of each source that has no declared ones, by source name.
         stops_at_removed: Whether a reader of another stream's table fails at a commit that removed rows. Otherwise it
             passes by, and the run checks the commits first.
+        stand_ins: The columns of the tables of other streams that do not exist yet, by stream: a query of them can be
+            planned, and not run.
     """
 
     spark: "SparkSession"
@@ -66,6 +70,7 @@ class SourceContext:
     starts: Mapping[str, StartingPoint] = field(default_factory=dict)
     schemas: Mapping[str, str] = field(default_factory=dict)
     stops_at_removed: bool = False
+    stand_ins: "Mapping[StreamName, StructType]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,9 +66,7 @@ def plan(flags: StreamFlags) -> None:
         for warning in change.warnings:
             print_note(f"{change.stream.name}: {warning}")
         for source, schema in change.schemas.items():
-            print_note(
-                f"{change.stream.name}: the columns of its source {source!r}, as the first run inferred them: {schema}"
-            )
+            print_note(f"{change.stream.name}: the columns of its source {source!r}, as inferred: {schema}")
         if change.fix and not flags.as_json:
             print_problem(f"{change.stream.name}: {change.what} Fix: {change.fix}")
     if any(change.error is not None and change.error.transient for change in changes):

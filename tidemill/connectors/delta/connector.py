@@ -15,6 +15,7 @@ from tidemill.connectors.delta.retention import table_expiry
 from tidemill.connectors.delta.rows import newest_in_versions, rows_of_versions, whole_versions
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.delta.span import table_span
+from tidemill.connectors.delta.stand_in import stand_in
 from tidemill.connectors.external_keys import folder_key
 from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, StreamTable
@@ -199,7 +200,9 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
     def _load_stream(self, source: StreamTable, context: SourceContext, name: str) -> "DataFrame":
         """Return the table's rows, without tombstones."""
         table = context.target.lake.table(source.stream)
-        if source.mode == "static":
+        if source.stream in context.stand_ins:
+            rows = stand_in(source, context.stand_ins[source.stream], context.spark, name)
+        elif source.mode == "static":
             rows = table.read(context.spark, versionAsOf=str(context.pins[name]))
             if source.is_merge:
                 rows = rows.where(f"NOT {DELETED}")

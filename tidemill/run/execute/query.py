@@ -64,6 +64,7 @@ class Query:
         lineage: The columns of the sources that each output column is computed from, where the plan shows them.
         watermarks: The sources whose watermarks make up that of the query; None where its function sets others.
         observations: What its function observes.
+        schemas: The columns of the sources that infer them, as DDL, by source.
     """
 
     rows: "DataFrame"
@@ -77,6 +78,7 @@ class Query:
     lineage: Lineage = field(default_factory=dict)
     watermarks: tuple[str, ...] | None = ()
     observations: Observations = field(default_factory=dict)
+    schemas: Mapping[str, str] = field(default_factory=dict)
 
 
 def build(stream: "Stream", context: SourceContext, generation: int) -> Query:
@@ -118,6 +120,7 @@ def _of_tables(stream: "Stream", context: SourceContext) -> Query:
         lineage=lineage_of(plan, output.columns, static),
         watermarks=_declared(watermarks),
         observations=_observations(stream, plan),
+        schemas=context.schemas,
     )
 
 

@@ -9,9 +9,11 @@ from traceback import walk_tb
 from typing import NamedTuple
 
 from tidemill import errors
+from tidemill.connectors.delta.stand_in import NOT_RUN_MARK
 from tidemill.connectors.jdbc.errors import database_error
 from tidemill.definitions.expectations import FAIL_MARK
 from tidemill.errors import (
+    NOTHING_LOST,
     CheckpointError,
     DataLossError,
     LeaseLostError,
@@ -299,6 +301,14 @@ _MARKS = (
         "sequence_by=.",
         error_class="MERGE_DUPLICATE_KEY",
         code="merge-key-twice",
+    ),
+    _Mark(
+        NOT_RUN_MARK,
+        "it cannot be checked before {0} has run: its function reads rows of that table, which does not exist yet.",
+        lost=NOTHING_LOST,
+        fix="run the streams that it reads.",
+        error_class="TABLE_NOT_WRITTEN",
+        code="upstream-not-run",
     ),
 )
 

@@ -4,7 +4,7 @@ A table that was restored from a backup and written again has the same id, and i
 other rows. The offset of a reader does not show it: the rows of the versions that it counts as read would be lost.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,11 @@ from tidemill.errors import DataLossError, TerminalError
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import Tail
+    from tidemill.definitions.source import Source
     from tidemill.definitions.stream import Stream
     from tidemill.storage.lake import Lake
     from tidemill.storage.table_ref import TableRef
+    from tidemill.text.names import StreamName
 
 
 def check_read_commits(stream: "Stream", lake: "Lake", records: Mapping[str, SourceRecord]) -> None:
@@ -69,14 +71,22 @@ def _tables(stream: "Stream", lake: "Lake") -> "Iterator[tuple[str, TableRef]]":
             yield name, table
 
 
-def have_versions(stream: "Stream", lake: "Lake") -> bool:
-    """Return whether all tables that a stream reads exist."""
-    tables = (connector_of(source).table(source, lake) for source in stream.sources.values())
-    return all(table is None or table.log.latest_version() is not None for table in tables)
+def sources_without_table(stream: "Stream", lake: "Lake") -> "dict[StreamName, Source]":
+    """Return the sources of a stream that are tables of other streams and do not exist yet, by those streams."""
+    return {
+        source.upstream: source
+        for source in stream.sources.values()
+        if source.upstream is not None and lake.table(source.upstream).log.latest_version() is None
+    }
 
 
-def current_versions(stream: "Stream", lake: "Lake") -> dict[str, int]:
+def current_versions(
+    stream: "Stream", lake: "Lake", stand_ins: "Collection[StreamName]" = ()
+) -> dict[str, int]:
     """Return the newest Delta version of each static reading of a stream.
+
+    Args:
+        stand_ins: The streams whose tables need not exist.
 
     Raises:
         TerminalError: A table that is read does not exist yet.
@@ -84,7 +94,7 @@ def current_versions(stream: "Stream", lake: "Lake") -> dict[str, int]:
     versions = {}
     for name, source in stream.sources.items():
         table = connector_of(source).table(source, lake)
-        if table is None:
+        if table is None or source.upstream in stand_ins:
             continue
         version = table.log.latest_version()
         if version is None:
