@@ -3,8 +3,8 @@
 import pytest
 from dagster import AssetSpec, Definitions, in_process_executor, multiprocess_executor, schedule
 
+from tests.raising import raises
 from tidemill import DeltaAppend, Feed, Json, Pipeline
-from tidemill.errors import DefinitionError
 from tidemill.orchestration.assets.assets import streaming_assets
 from tidemill.orchestration.assets.translator import StreamData, StreamTranslator
 from tidemill.orchestration.location import CodeLocation
@@ -77,7 +77,7 @@ def test_a_pipeline_is_read_under_the_keys_that_defs_gave_it(target):
 
 def test_different_translators_of_pipelines_that_read_each_other_are_refused(pipelines, target):
     own = Definitions(assets=[streaming_assets(pipelines[1], Prefixed())])
-    with pytest.raises(DefinitionError) as caught:  # `audit` looks for shop/clicks under its own prefix
+    with raises("translators-differ") as caught:  # `audit` looks for shop/clicks under its own prefix
         CodeLocation.of(pipelines, own, target)
     assert str(caught.value) == (
         "audit/seen: it reads shop/clicks, whose asset is 'shop/clicks', but its own asset 'ours/audit/seen' "

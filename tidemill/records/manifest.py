@@ -213,27 +213,28 @@ def read_manifest(files: Store, stream: StreamName) -> Manifest | None:
     path = files.uri(_KEY)
     try:
         content = json.loads(files.read(_KEY))
+        version = content["schema_version"]
+        if version not in range(_OLDEST_VERSION, SCHEMA_VERSION + 1):
+            raise TerminalError(
+                f"its manifest {path} has schema version {version!r}, and this Tidemill reads versions "
+                f"{_OLDEST_VERSION} to {SCHEMA_VERSION}.",
+                stream=stream,
+                fix="use the Tidemill version that wrote it, or a newer one.",
+                code="manifest-version-unknown",
+            )
+        return Manifest(
+            generations=tuple(map(_generation, content["generations"])),
+            last_run=LastRun(**last_run) if (last_run := content.get("last_run")) else None,
+        )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(
             f"its manifest {path} cannot be read: {error}.",
             stream=stream,
             fix="restore the file from a backup.",
             code="records-not-readable",
         ) from error
-    if content.get("schema_version") not in range(_OLDEST_VERSION, SCHEMA_VERSION + 1):
-        raise TerminalError(
-            f"its manifest {path} has schema version {content.get('schema_version')!r}, and this Tidemill "
-            f"reads versions {_OLDEST_VERSION} to {SCHEMA_VERSION}.",
-            stream=stream,
-            fix="use the Tidemill version that wrote it, or a newer one.",
-            code="manifest-version-unknown",
-        )
-    return Manifest(
-        generations=tuple(map(_generation, content["generations"])),
-        last_run=LastRun(**last_run) if (last_run := content.get("last_run")) else None,
-    )
 
 
 def write_manifest(files: Store, manifest: Manifest) -> None:
