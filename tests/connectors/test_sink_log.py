@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.raising import raises
 from tidemill.connectors.files.backlog import present_files, waiting_files
 from tidemill.connectors.files.sink_log import FileLog, Written
 from tidemill.storage.local_store import LocalStore
@@ -128,3 +129,10 @@ def test_a_reader_of_the_folder_waits_for_published_files_only(log, tmp_path, be
     backlog = waiting_files(f"{tmp_path}{below}", None, checkpoint=None, name="rows", what="the folder")
     assert backlog.count == (2 if below else 1)
     assert present_files(str(tmp_path), {"pathGlobFilter": "*.csv"}, what="the folder") == []
+
+
+@pytest.mark.parametrize("content", [b"v1\n{", b"v1\n{}", b"v1\n1", b"v1\n\xff"])
+def test_a_damaged_log_is_an_error_of_its_reader(log, tmp_path, content):
+    log.folder.replace("_spark_metadata/0", content)
+    with raises("source-not-readable", "the folder", "_spark_metadata"):
+        present_files(str(tmp_path), {}, what="the folder")

@@ -147,8 +147,11 @@ def test_streams_with_one_table_and_rows_that_rules_refuse(scratch):
         return orders.select("customer", "amount")
 
     streams = (orders, returns, copied)
-    given = []
+    given = [("orders", "first", 1)]
+    (scratch.landing / "returns").mkdir(parents=True)
+    scratch.drop_file("orders", [order("first", 1)])
     with followed(scratch, *streams) as results:
+        until(lambda: scratch.rows(copied) == multiset([("first", 1)]))  # before anything is appended
         for number in range(3):
             for feed in ("orders", "returns"):
                 rows = [order(f"{feed}-{number}", number), order(f"{feed}-{number}", 100 + number)]

@@ -203,7 +203,7 @@ def present_files(path: str, options: Mapping[str, str], *, what: str) -> list[s
         what: A description of the source.
 
     Raises:
-        TerminalError: The folder is missing or cannot be read.
+        TerminalError: The folder is missing or cannot be read, or has a damaged log of a file sink.
     """
     try:
         return listed_files(path, options)
@@ -219,6 +219,12 @@ def present_files(path: str, options: Mapping[str, str], *, what: str) -> list[s
             fix="give this user the right to read it, or correct the target.",
             code="source-not-readable",
         ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise TerminalError(
+            f"{what}: the log of the file sink that writes it is damaged ({type(error).__name__}: {error}).",
+            fix="restore its folder _spark_metadata from a backup.",
+            code="source-not-readable",
+        ) from error
 
 
 def listed_files(path: str, options: Mapping[str, str]) -> list[str]:

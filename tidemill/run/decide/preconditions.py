@@ -111,10 +111,11 @@ def _check_table(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> No
 def new_sinks(stream: "Stream", active: Generation) -> "dict[str, Sink]":
     """Return the sinks by name that lack the rows of all batches before they were declared, tables first."""
     tables = [sink for sink in stream.tables if active.sinks and sink.name not in active.sinks]
-    known = active.external_sinks
-    others = [] if known is None else [sink for sink in stream.external_sinks if sink.keeps_rows]
-    new = [sink for sink in others if known is not None and known.get(sink.name) != sink.identity]
-    return {sink.name: sink for sink in (*tables, *new)}
+    others: list[Sink] = []
+    if (known := active.external_sinks) is not None:
+        kept = (sink for sink in stream.external_sinks if sink.keeps_rows)
+        others = [sink for sink in kept if known.get(sink.name) != sink.identity]
+    return {sink.name: sink for sink in (*tables, *others)}
 
 
 def _check_sinks(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> None:

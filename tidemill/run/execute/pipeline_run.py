@@ -5,7 +5,7 @@ the streams run in worker threads.
 """
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -33,7 +33,7 @@ from tidemill.run.spark.error_translation import message_of, translated
 from tidemill.sinks.table_sink import was_written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from tidemill.connectors.backlog import Backlog
     from tidemill.definitions.stream import Stream
@@ -142,12 +142,14 @@ class PipelineRun:
             for name in self._leases.keys() - self._started:
                 self._leases[name].release()
 
-    def _waits(self, stream: "Stream", waiting: "Mapping[StreamName, Stream]") -> bool:
-        """Return whether a stream waits for others: for their results, or where none of them ends for a first batch."""
-        before = [waiting[name] for name in self._before[stream.name] if name in waiting]
+    def _waits(self, stream: "Stream", waiting: "Container[StreamName]") -> bool:
+        """Return whether a stream waits for others: for their results, or where none of them ends for its tables."""
+        before = [name for name in self._before[stream.name] if name in waiting]
         if self._follow is None:
             return bool(before)
-        tables = {other.main.appends_into or other.name for other in before}
+        # Those that only append to a table that it reads do not create it.
+        into = {sink.appends_into for sink in stream.sinks}
+        tables = [name for name in before if name in stream.upstreams or name in into]
         return not all(was_written(self._target.lake.table(name)) for name in tables)
 
     def _cancel(self, ended: "Queue[StreamResult]", running: int) -> None:
