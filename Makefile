@@ -72,7 +72,7 @@ conformance: java $(READY) ## test each row of the conformance table, and write 
 # The tests of what streams write, wherever Spark runs: about 20 minutes on a warm server, 25 on a cluster.
 WRITES = $(patsubst %,tests/%.py,run/test_faults operations/test_backfill operations/test_rewind \
 	operations/test_rebuild operations/test_reset run/test_runner sinks/test_merge_changes run/quarantine/test_quarantine \
-	run/test_ingest)
+	run/batch/test_ingest)
 
 warm-test: java $(READY) ## run the tests of what streams write on a warm server
 	$(BIN)/tidemill jars fetch --broker

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings as examples
 
-from tests.spark_of_tests import WHERE, settings, spark_of_tests
+from tests.servers.spark_of_tests import WHERE, settings, spark_of_tests
 from tidemill.engines.engine import SparkEngine
 
 LONGEST = (
@@ -21,13 +21,13 @@ LONGEST = (
     "tests/sinks/test_merge_changes.py",
     "tests/pipelines/ads/test_pipeline.py",
     "tests/run/quarantine/test_quarantine.py",
-    "tests/run/test_warm_runs.py",
+    "tests/run/spark/test_warm_runs.py",
     "tests/operations/test_maintain.py",
     "tests/orchestration/test_real_run.py",
     "tests/checks/test_checks.py",
-    "tests/run/test_state_files.py",
+    "tests/run/state/test_state_files.py",
     "tests/checkpoint/test_against_spark.py",
-    "tests/run/test_connect.py",
+    "tests/run/spark/test_connect.py",
     "tests/operations/test_operations.py",
     "tests/sinks/test_sinks.py",
 )
@@ -87,7 +87,7 @@ def broker():
 @pytest.fixture(scope="session")
 def postgres():
     """A real Postgres, started by the first test that needs it."""
-    from tests.postgres_server import postgres_server
+    from tests.servers.postgres import postgres_server
 
     with postgres_server() as running:
         yield running

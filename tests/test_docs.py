@@ -18,7 +18,7 @@ import tidemill as streaming
 from tests.checkpoint import handmade
 from tests.cli.test_quarantine_command import write_quarantine
 from tests.orchestration.shop import ORDERS, Shop
-from tests.warm_servers import attached, serving
+from tests.servers.warm import attached, serving
 from tidemill import Pipeline, Stream, cli, testing
 from tidemill.records.batch import BatchRecord
 from tidemill.records.manifest import StatefulOperator

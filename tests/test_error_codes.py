@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import errors
 from tidemill.checkpoint.format.errors import FileAbsentError
 from tidemill.engines.dev.broker import NotStartedError

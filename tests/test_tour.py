@@ -12,7 +12,7 @@ from dagster import AssetCheckSeverity, AssetKey, DagsterRunStatus
 from deltalake import DeltaTable
 
 from tests.orchestration.live_dagster import LiveDagster
-from tests.small import small_target
+from tests.support.small import small_target
 
 pytestmark = [pytest.mark.campaign, pytest.mark.jvm, pytest.mark.timeout(900)]
 

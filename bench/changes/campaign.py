@@ -182,7 +182,7 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcomes as JSON at the end.")] = False,
 ) -> None:
     """Make edits, and exit with status 1 at the first difference."""
-    from tests.small import SMALL
+    from tests.support.small import SMALL
     from tidemill.engines.dev.broker import Broker
     from tidemill.engines.engine import SparkEngine
     from tidemill.target.spark_settings import SparkSettings

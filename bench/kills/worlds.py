@@ -10,9 +10,9 @@ from pipelines.ads import ads
 from pipelines.ads.generate import generate, produce
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.tables import tables
-from tests.recorded import calls
 from tests.run import fault_oracle, fault_streams
-from tests.small import small_target
+from tests.support.recorded import calls
+from tests.support.small import small_target
 from tidemill.definitions.pipeline import Pipeline
 from tidemill.engines.dev.broker import Broker
 from tidemill.storage.lake import Lake

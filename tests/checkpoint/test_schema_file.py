@@ -3,7 +3,7 @@
 import pytest
 
 from tests.checkpoint.handmade import java_string
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.checkpoint import CheckpointFormatError
 from tidemill.checkpoint.format.schema_file import parse_schema
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.checkpoint import handmade
 from tests.checkpoint.recognized import inspect
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.checkpoint import (
     CheckpointFormatError,
     FileAbsentError,

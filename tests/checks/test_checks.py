@@ -20,8 +20,8 @@ from tests.checks.checks_lake import (
     unique,
     without_version,
 )
-from tests.leases import held
-from tests.raising import raises
+from tests.support.leases import held
+from tests.support.raising import raises
 from tidemill import Checks, DeltaAppend, DeltaMerge, DeltaOverwrite, Pipeline, QueryOptions, StateBounds
 from tidemill.checks.evaluation import evaluate
 from tidemill.operations.edits.accept import accept_findings

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import functions as F
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import (
     DeltaAppend,
     DeltaMerge,

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.postgres_server import PASSWORD, VARIABLE
-from tests.sinks.kafka_streams import sales_stream
+from tests.servers.postgres import PASSWORD, VARIABLE
+from tests.sinks.killed.kafka_streams import sales_stream
 from tidemill import DeltaAppend, FileSink, JdbcSink
 from tidemill.checks.evaluation import evaluate
 from tidemill.operations.edits.accept import accept_findings

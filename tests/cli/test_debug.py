@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.orchestration.shop import Shop
-from tests.postgres_server import PASSWORD, VARIABLE
+from tests.servers.postgres import PASSWORD, VARIABLE
 from tidemill.cli.machine import debug
 from tidemill.connectors.kafka import client as cluster
 from tidemill.storage.lake import Lake

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.warm_servers import attached, serving
+from tests.servers.warm import attached, serving
 from tidemill import cli
 from tidemill.target.resolve import resolve
 

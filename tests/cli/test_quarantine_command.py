@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from tests.orchestration.shop import ORDERS, Shop
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.cli.change.quarantine import app
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

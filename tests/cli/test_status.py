@@ -7,8 +7,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from tests.leases import held
 from tests.orchestration.shop import ORDERS, Shop
+from tests.support.leases import held
 from tidemill.cli.run.status import app
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.cli.shared.target_flags import StreamFlags, TargetFlags, target_flags
 
 CALLS: list[tuple[object, ...]] = []

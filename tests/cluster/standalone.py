@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from tests.connect_server import HOME
-from tests.waiting import free_port, listens, wait_for
+from tests.servers.connect import HOME
+from tests.support.waiting import free_port, listens, wait_for
 from tidemill.engines.dev import supervised
 
 if TYPE_CHECKING:

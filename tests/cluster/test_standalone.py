@@ -16,9 +16,9 @@ from dagster import AssetKey, AssetSelection, PipesSubprocessClient, materialize
 from bench.kills.worlds import AdsFiles
 from pipelines.ads import ads
 from tests.cluster.standalone import READY_SECONDS, Standalone
-from tests.connect_server import connect_server
-from tests.spark_of_tests import ON_A_CLUSTER
-from tests.waiting import wait_for
+from tests.servers.connect import connect_server
+from tests.servers.spark_of_tests import ON_A_CLUSTER
+from tests.support.waiting import wait_for
 from tidemill.target.spark_settings import SparkSettings
 
 pytestmark = [pytest.mark.campaign, pytest.mark.jvm, pytest.mark.timeout(1800)]

@@ -3,7 +3,7 @@
 from typer.main import get_command
 
 from tests.conformance.gallery import ERRORS
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import cli
 from tidemill.cli.run.run import _follow
 

@@ -102,7 +102,7 @@ def verdict(counts: Counter[tuple[str, str]]) -> str:
 def snippets() -> dict[str, list[str]]:
     """Return what a user writes, as Markdown, by row: the streams of the tests, and the functions of gallery.py."""
     by_row: dict[str, list[str]] = {}
-    for path in sorted(FOLDER.glob("*.py")):
+    for path in sorted(FOLDER.rglob("*.py")):
         source = path.read_text()
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef) and (row := row_of(f"test_{node.name}")) is not None:

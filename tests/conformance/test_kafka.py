@@ -6,14 +6,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from tests.checked import failed_checks
 from tests.conformance import gallery
 from tests.conformance.as_written import assert_refused, run_arguments
 from tests.conformance.test_operations import VIEWS, views_of
-from tests.raising import raises
 from tests.run.test_follow import followed, until
 from tests.run.test_modes import refusal
-from tests.topics import messages, new_topic
+from tests.support.checked import failed_checks
+from tests.support.raising import raises
+from tests.support.topics import messages, new_topic
 from tidemill import DeltaAppend, KafkaSink, KafkaSource, Pipeline
 from tidemill import functions as F
 from tidemill.records.stream_records import StreamRecords

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.monitored import project
-from tests.conformance.observing import streams
-from tests.conformance.observing_oracle import FIRST_RUN, batches
-from tests.conformance.runs import observing_runs, on_a_warm_server, scratch_in
+from tests.conformance.streams.monitored import project
+from tests.conformance.streams.observing import streams
+from tests.conformance.streams.observing_oracle import FIRST_RUN, batches
+from tests.conformance.streams.runs import observing_runs, on_a_warm_server, scratch_in
 from tidemill import (
     BatchSink,
     DeltaAppend,

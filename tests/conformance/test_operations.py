@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.conformance import gallery
-from tests.postgres_server import PASSWORD, VARIABLE
+from tests.servers.postgres import PASSWORD, VARIABLE
 from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, JdbcSource, Json, Pipeline, QueryOptions
 from tidemill import functions as F
 from tidemill.records.stream_records import StreamRecords

@@ -10,7 +10,7 @@ import pytest
 from tests.conformance import gallery
 from tests.conformance.as_written import assert_refused, flags_of, run_arguments
 from tests.conformance.test_operations import VIEWS, views_of
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import (
     BatchSink,
     DeltaAppend,

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.conformance import gallery
 from tests.conformance.as_written import assert_refused
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaSource, Pipeline
 from tidemill.run.spark.engine import session_of
 from tidemill.testing import multiset

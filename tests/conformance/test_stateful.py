@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import stateful_oracle as oracle
-from tests.conformance.runs import on_a_warm_server, scratch_in, stateful_runs
-from tests.conformance.stateful import stateful
+from tests.conformance.streams import stateful_oracle as oracle
+from tests.conformance.streams.runs import on_a_warm_server, scratch_in, stateful_runs
+from tests.conformance.streams.stateful import stateful
 from tidemill.records.stream_records import StreamRecords
 
 pytestmark = [pytest.mark.jvm, pytest.mark.campaign, pytest.mark.timeout(3000)]

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable, write_deltalake
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.checkpoint import file_source_paths, read_tail
 from tidemill.connectors.connector import Reading, SourceContext
 from tidemill.connectors.delta.source import DeltaSource

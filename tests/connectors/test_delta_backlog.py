@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.delta.backlog import TableReading, waiting_versions
 from tidemill.connectors.delta.first_version import first_version

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.checkpoint import CheckpointFormatError, SourceOffset
 from tidemill.connectors.files.backlog import waiting_files
 from tidemill.connectors.files.span import missing_paths

@@ -9,11 +9,11 @@ from decimal import Decimal
 
 import pytest
 
-from tests.checked import failed_checks
-from tests.connect_server import HOME, connect_server
-from tests.postgres_server import PASSWORD, VARIABLE, PostgresServer
-from tests.raising import raises
-from tests.small import SMALL
+from tests.servers.connect import HOME, connect_server
+from tests.servers.postgres import PASSWORD, VARIABLE, PostgresServer
+from tests.support.checked import failed_checks
+from tests.support.raising import raises
+from tests.support.small import SMALL
 from tidemill import DeltaAppend, FileSource, JdbcSource, Pipeline
 from tidemill.connectors.connector import SourceContext
 from tidemill.connectors.registry import connector_of
@@ -215,7 +215,7 @@ CONNECTED = """
 import sys
 from pathlib import Path
 from tests.connectors.test_jdbc_source import BEFORE, FIRST, Database, explained, joined, session_of
-from tests.postgres_server import PASSWORD, PostgresRows, PostgresServer
+from tests.servers.postgres import PASSWORD, PostgresRows, PostgresServer
 from tidemill import JdbcSource
 from tidemill.engines.engine import SparkEngine
 from tidemill.storage.lake import Lake

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.kafka import client as subject
 from tidemill.connectors.kafka.backlog import waiting_messages

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidemill
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaSource, Feed, FileSource, KafkaSource, Raw
 from tidemill.checkpoint import SourceOffset
 from tidemill.connectors.answers import Period

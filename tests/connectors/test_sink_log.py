@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.connectors.files.backlog import present_files, waiting_files
 from tidemill.connectors.files.sink_log import FileLog, Written
 from tidemill.storage.local_store import LocalStore

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.checked import failed_checks
-from tests.raising import raises
 from tests.run.test_follow import followed, until
+from tests.support.checked import failed_checks
+from tests.support.raising import raises
 from tidemill import DeltaAppend, FileSource, Pipeline
 from tidemill import functions as F
 from tidemill.operations.edits.code_changes import code_changes

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import Checks, DeltaAppend, Feed, Json, Pipeline, StateBounds
 from tidemill.checks.evaluation import check_names
 

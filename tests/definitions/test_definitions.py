@@ -6,7 +6,7 @@ import sys
 import pytest
 from pyspark.sql.types import IntegerType
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import (
     BackfillBy,
     DeltaAppend,

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 from pyspark.sql import functions as F
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import Csv, DeltaAppend, DeltaMerge, Expect, Feed, Json, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.testing import multiset

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, Feed, Pipeline, Raw, RunWhen
 from tidemill.definitions.run_when import Amount
 

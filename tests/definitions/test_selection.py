@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, Feed, Pipeline, Raw, Stream
 from tidemill.definitions.selection import select, topological_order
 from tidemill.definitions.source import StreamTable

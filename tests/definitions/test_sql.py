@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, Pipeline, RateSource
 from tidemill.definitions.code_version import code_version
 

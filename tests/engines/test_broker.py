@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.engines.dev import broker as broker_module
 from tidemill.engines.dev import supervised
 from tidemill.engines.dev.broker import Broker, Credentials, Ports, server_properties

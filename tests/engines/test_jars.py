@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.cache import cache_root
 from tidemill.cli.machine import jars as command
 from tidemill.engines.jars import BROKER, SPARK, cache, ivy, sets, spark_jars

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.engines import java as java_module
 from tidemill.engines.java import Java, complaint, find_java, require_java
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.script_result import script_result
+from tests.support.script_result import script_result
 
 pytestmark = pytest.mark.jvm
 
@@ -17,7 +17,7 @@ import psutil
 from tidemill.target.secret import Secret
 from tidemill.engines.engine import SparkEngine
 from tidemill.target.spark_settings import SparkSettings
-from tests.small import SMALL
+from tests.support.small import SMALL
 
 key = sys.argv[1]
 lines, modes, done = set(), {}, Event()

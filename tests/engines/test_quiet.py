@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.small import small_target
+from tests.support.small import small_target
 
 pytestmark = pytest.mark.jvm
 

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from tests.raising import raises
-from tests.waiting import wait_for
-from tests.warm_servers import attached, serving
+from tests.servers.warm import attached, serving
+from tests.support.raising import raises
+from tests.support.waiting import wait_for
 from tidemill.engines.warm import attachment, launch
 from tidemill.engines.warm.settings import described, differences
 from tidemill.engines.warm.wire import ServerEndedError, ServerRecord, answer_to, running

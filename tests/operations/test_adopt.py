@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, FileSource, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.operations.generations.adopt import STEPS, adopt

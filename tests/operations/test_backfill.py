@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.operations.test_rewind import Killed, steps
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import UpstreamChangeError

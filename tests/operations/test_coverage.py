@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tests.orchestration.shop import ORDERS, Shop
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.cli.change.backfill import app
 from tidemill.errors import ConfigurationError
 from tidemill.operations.replay.coverage import Span, coverage, covered

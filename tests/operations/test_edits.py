@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.raising import raises
 from tests.run.fault_streams import shop
 from tests.run.test_two_runs import CONFIG
+from tests.support.raising import raises
 from tidemill.cli import app
 from tidemill.errors import LeaseHeldError
 from tidemill.operations.edits.accept import accept_new_source

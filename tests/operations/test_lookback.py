@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from deltalake import write_deltalake
 from pyspark.sql import functions as F
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.connectors.kafka.position import TopicPosition
 from tidemill.operations.core.steps import staging_records

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaMerge, Feed, Json, Pipeline
 from tidemill.operations.core.staging import Staging
 from tidemill.operations.core.steps import exclusive_operation, unfinished

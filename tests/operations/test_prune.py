@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.leases import held
+from tests.support.leases import held
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
 from tidemill.operations.housekeeping.prune import prune

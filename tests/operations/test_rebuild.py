@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.operations.test_rewind import ARRIVALS, CHANGED, Killed, arrive, run, shop, steps
-from tests.raising import raises
 from tests.run.fault_oracle import START, WINDOW, minute, orders_of, payments_of
+from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import UpstreamChangeError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.operations.test_backfill import arrive, expected, shop
-from tests.small import small_target
+from tests.support.small import small_target
 from tidemill.operations.registry import OPERATIONS
 from tidemill.records.stream_records import StreamRecords
 

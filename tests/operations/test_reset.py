@@ -6,7 +6,7 @@ import pytest
 
 from tests.operations.test_backfill import is_exact
 from tests.operations.test_rewind import Killed, steps
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.operations.generations.reset import STEPS, reset
 from tidemill.records.stream_records import StreamRecords

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from tests.raising import raises
 from tests.run.fault_oracle import START, WINDOW, minute, orders_of, payments_of
 from tests.run.fault_streams import DELAY, ORDER, PAYMENT
+from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import UpstreamChangeError

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Feed, Pipeline, Raw
 from tidemill.checkpoint import SourceFile, SourceOffset
 from tidemill.connectors.answers import Period

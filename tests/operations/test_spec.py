@@ -11,7 +11,7 @@ from dagster import validate_run_config
 from typer.testing import CliRunner
 
 from tests.orchestration.shop import Shop
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import cli
 from tidemill.cli.change import operation
 from tidemill.operations.core.change import Change, report_changes

@@ -11,8 +11,8 @@ from textwrap import dedent
 
 from dagster import DagsterInstance
 
-from tests.small import small_target
-from tests.waiting import free_port, listens, wait_for
+from tests.support.small import small_target
+from tests.support.waiting import free_port, listens, wait_for
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

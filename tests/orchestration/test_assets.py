@@ -16,7 +16,7 @@ from dagster import (
     materialize,
 )
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
 from tidemill.checkpoint.verify import Finding
 from tidemill.errors import ConfigurationError, TerminalError, TransientError

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus
 
-from tests.small import small_target
+from tests.support.small import small_target
 from tidemill.storage.lake import Lake
 from tidemill.text.names import StreamName
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.script_result import script_result
-from tests.small import small_target
+from tests.support.script_result import script_result
+from tests.support.small import small_target
 
 pytestmark = pytest.mark.jvm
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.plans.code_cases import BY_CARRIER, CASES, EVERY, FIRST, SECOND, complete, count_by
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import Expect
 from tidemill.errors import NOTHING_LOST, TerminalError
 from tidemill.operations.edits.accept import accept_change

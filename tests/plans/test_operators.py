@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.plans.operators import STATE_TYPES, have_timers, kept_aggregates, operators_of, with_types
 from tidemill.plans.state_compatibility import check, verdict
 from tidemill.records.manifest import (

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.plans.refused_cases import ALLOWED, REFUSED, two, with_flights
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.operations.edits.code_changes import code_changes
 from tidemill.run.spark.refusals import REFUSALS

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import pipelines as ours
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.cli.project.scaffold import write_pipeline, write_project, write_stream
 from tidemill.errors import ConfigurationError, DefinitionError
 from tidemill.target.loading import load_pipelines

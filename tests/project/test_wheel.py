@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.orchestration.live_dagster import graphql
-from tests.waiting import free_port, wait_for
+from tests.support.waiting import free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")

@@ -10,8 +10,8 @@ from threading import Event, Thread, Timer, current_thread
 
 import pytest
 
-from tests.leases import held
-from tests.raising import raises
+from tests.support.leases import held
+from tests.support.raising import raises
 from tidemill.errors import LeaseHeldError
 from tidemill.records import lease
 from tidemill.storage.local_store import LocalStore
@@ -27,7 +27,7 @@ from pathlib import Path
 from tidemill.text.names import StreamName
 from tidemill.records import lease
 from tidemill.storage.local_store import LocalStore
-from tests.leases import held
+from tests.support.leases import held
 held = lease.take(LocalStore(Path(sys.argv[1])), StreamName("shop", "orders"), "first")
 attachment = Path(sys.argv[3]) if len(sys.argv) > 3 else None
 if len(sys.argv) > 2: held.record_jvm(int(sys.argv[2]), attachment=attachment)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.operations.core.steps import existing_manifest
 from tidemill.records.manifest import SCHEMA_VERSION, first_manifest
 from tidemill.records.stream_records import StreamRecords

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from tests.killed import run_side_by_side, scratch_at
-from tests.recorded import recording
+from tests.support.killed import run_side_by_side, scratch_at
+from tests.support.recorded import recording
 from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, Feed, Json, Pipeline, QueryOptions
 
 ORDER = "order_id STRING, customer STRING, amount BIGINT, at TIMESTAMP"

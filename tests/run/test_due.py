@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.leases import held
+from tests.support.leases import held
 from tidemill import DeltaAppend, Feed, Json, Pipeline, RunWhen
 from tidemill.errors import TerminalError, TransientError
 from tidemill.records.stream_records import StreamRecords

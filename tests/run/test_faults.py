@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.killed import FOR_KILL
-from tests.recorded import calls
 from tests.run.fault_oracle import (
     BAD,
     ORDERS,
@@ -33,7 +31,9 @@ from tests.run.fault_oracle import (
     orders_of,
 )
 from tests.run.fault_streams import shop
-from tests.spark_of_tests import kill_server, own_server
+from tests.servers.spark_of_tests import kill_server, own_server
+from tests.support.killed import FOR_KILL
+from tests.support.recorded import calls
 from tidemill.checkpoint import commit_batches, offset_batches, read_commit
 from tidemill.operations.edits.accept import accept_new_sink
 from tidemill.records.stream_records import StreamRecords

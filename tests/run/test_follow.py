@@ -10,8 +10,8 @@ from threading import Thread
 import pytest
 from deltalake import DeltaTable
 
-from tests.checked import failed_checks
-from tests.run.test_timers import silent_for
+from tests.run.state.test_timers import silent_for
+from tests.support.checked import failed_checks
 from tidemill import DeltaAppend, DeltaMerge, Expect, Feed, Json, Pipeline, QueryOptions, RunWhen
 from tidemill import functions as F
 from tidemill.operations.edits.accept import accept_version

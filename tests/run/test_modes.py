@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import Producer
 
-from tests.checked import failed_checks
-from tests.raising import raises
 from tests.run.test_follow import followed, until
-from tests.topics import messages, new_topic
+from tests.support.checked import failed_checks
+from tests.support.raising import raises
+from tests.support.topics import messages, new_topic
 from tidemill import DeltaAppend, Expect, Feed, Json, KafkaSink, KafkaSource, Pipeline
 from tidemill import functions as F
 from tidemill.records.stream_records import StreamRecords

@@ -15,8 +15,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from tests.leases import held
-from tests.raising import raises
+from tests.support.leases import held
+from tests.support.raising import raises
 from tidemill import (
     Csv,
     DeltaAppend,

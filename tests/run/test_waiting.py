@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.leases import held
-from tests.raising import raises
+from tests.support.leases import held
+from tests.support.raising import raises
 from tidemill import DeltaAppend, Feed, Pipeline, Raw
 from tidemill.run.decide.waiting import wait_until_free
 from tidemill.storage.lake import Lake

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import functions as F
 
-from tests.raising import raises
-from tests.recorded import calls, recording
+from tests.support.raising import raises
+from tests.support.recorded import calls, recording
 from tidemill import BatchSink, DeltaAppend, DeltaMerge, Expect, Feed, Json, Pipeline, QueryOptions
 from tidemill.checkpoint import commit_batches
 from tidemill.checks.evaluation import evaluate

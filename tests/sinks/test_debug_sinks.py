@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.raising import raises
-from tests.sinks.kafka_streams import sales_stream
+from tests.sinks.killed.kafka_streams import sales_stream
+from tests.support.raising import raises
 from tidemill import ConsoleSink, MemorySink
 from tidemill.testing import multiset
 

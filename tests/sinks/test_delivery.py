@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.postgres_server import PASSWORD, VARIABLE
-from tests.recorded import calls, recording
+from tests.servers.postgres import PASSWORD, VARIABLE
+from tests.support.recorded import calls, recording
 from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, FileSink, JdbcSink
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, SinkBatch, SinkContext
 from tidemill.run.spark.engine import session_of

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.postgres_server import PASSWORD, VARIABLE
-from tests.sinks.foreach_streams import Log
-from tests.sinks.kafka_streams import sales_stream
+from tests.servers.postgres import PASSWORD, VARIABLE
+from tests.sinks.killed.foreach_streams import Log
+from tests.sinks.killed.kafka_streams import sales_stream
 from tidemill import (
     BatchSink,
     ConsoleSink,

@@ -5,10 +5,10 @@ import json
 import pytest
 from pyspark.sql.types import ArrayType, LongType, StringType, StructType
 
-from tests.killed import killed_when
-from tests.raising import raises
-from tests.sinks.file_streams import files_stream
-from tests.sinks.kafka_streams import sales_stream
+from tests.sinks.killed.file_streams import files_stream
+from tests.sinks.killed.kafka_streams import sales_stream
+from tests.support.killed import killed_when
+from tests.support.raising import raises
 from tidemill import FileSink
 from tidemill.checkpoint import commit_batches
 from tidemill.connectors.files.sink_log import FileLog, Written
@@ -65,7 +65,7 @@ def test_a_run_killed_before_the_commit_leaves_each_row_once(scratch, tmp_path, 
     before = data_files(folder)
     scratch.arrive(stream, "sales", sales(*ARRIVALS[1]))
     arguments = [scratch.lake.uri, str(scratch.landing), str(folder)]
-    killed_when(["tests.sinks.file_streams", *arguments], tmp_path, point=f"shops/sales:{point}")
+    killed_when(["tests.sinks.killed.file_streams", *arguments], tmp_path, point=f"shops/sales:{point}")
     assert list(commit_batches(scratch.checkpoint(stream.name))) == [0]
     assert scratch.rows(stream, "shop", "amount") == multiset(ARRIVALS[0])
     killed = data_files(folder) - before

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tests.killed import killed_when
-from tests.raising import raises
-from tests.sinks.foreach_streams import Closed, Log, logged_stream
-from tests.sinks.kafka_streams import sales_stream
+from tests.sinks.killed.foreach_streams import Closed, Log, logged_stream
+from tests.sinks.killed.kafka_streams import sales_stream
+from tests.support.killed import killed_when
+from tests.support.raising import raises
 from tidemill import ForeachSink
 from tidemill.checkpoint import commit_batches
 from tidemill.testing import multiset
@@ -56,7 +56,9 @@ def test_a_run_killed_before_the_commit_gives_its_rows_again(scratch, tmp_path):
     stream = logged_stream(str(path))
     scratch.arrive(stream, "sales", sales(("a", 5), ("b", 3)))
     arguments = [scratch.lake.uri, str(scratch.landing), str(path)]
-    killed_when(["tests.sinks.foreach_streams", *arguments], tmp_path, point="shops/sales:between-sinks")
+    killed_when(
+        ["tests.sinks.killed.foreach_streams", *arguments], tmp_path, point="shops/sales:between-sinks"
+    )
     assert list(commit_batches(scratch.checkpoint(stream.name))) == []
     scratch.run(stream)
     assert processed(path) == multiset([("a", 5), ("b", 3)] * 2)

@@ -9,11 +9,11 @@ from decimal import Decimal
 
 import pytest
 
-from tests.killed import killed_when
-from tests.postgres_server import PASSWORD, VARIABLE, PostgresServer
-from tests.raising import raises
-from tests.sinks.jdbc_streams import both_sinks, prices_stream
-from tests.sinks.kafka_streams import sales_stream
+from tests.servers.postgres import PASSWORD, VARIABLE, PostgresServer
+from tests.sinks.killed.jdbc_streams import both_sinks, prices_stream
+from tests.sinks.killed.kafka_streams import sales_stream
+from tests.support.killed import killed_when
+from tests.support.raising import raises
 from tidemill import DeltaAppend, Feed, JdbcSink, Json, Pipeline, QueryOptions
 from tidemill import functions as F
 from tidemill.checkpoint import commit_batches
@@ -81,7 +81,7 @@ def test_a_run_killed_before_the_main_commit_leaves_each_row_once(scratch, table
     scratch.run(stream, [prices(*ARRIVALS[0])])
     scratch.arrive(stream, "prices", prices(*ARRIVALS[1]))
     arguments = [scratch.lake.uri, str(scratch.landing), str(table.server.port), str(table)]
-    killed_when(["tests.sinks.jdbc_streams", *arguments], tmp_path, point=f"shops/prices:{point}")
+    killed_when(["tests.sinks.killed.jdbc_streams", *arguments], tmp_path, point=f"shops/prices:{point}")
     assert list(commit_batches(scratch.checkpoint(stream.name))) == [0]
     both = multiset([*ARRIVALS[0], *ARRIVALS[1]])
     assert table.rows() == (both if has_batch else multiset(ARRIVALS[0]))

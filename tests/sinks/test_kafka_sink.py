@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructType
 
-from tests.killed import killed_when
-from tests.raising import raises
-from tests.sinks.kafka_streams import killed_stream, sales_stream
-from tests.topics import messages, new_topic
+from tests.sinks.killed.kafka_streams import killed_stream, sales_stream
+from tests.support.killed import killed_when
+from tests.support.raising import raises
+from tests.support.topics import messages, new_topic
 from tidemill import KafkaSink
 from tidemill.checkpoint import commit_batches
 from tidemill.definitions.sink import SinkContext
@@ -109,7 +109,7 @@ def test_a_run_killed_before_the_commit_writes_its_messages_again(scratch, broke
     scratch.run(stream, [sales(*ARRIVALS[0])])
     scratch.arrive(stream, "sales", sales(*ARRIVALS[1]))
     arguments = [scratch.lake.uri, str(scratch.landing), broker.bootstrap, topic]
-    killed_when(["tests.sinks.kafka_streams", *arguments], tmp_path, point="shops/sales:between-sinks")
+    killed_when(["tests.sinks.killed.kafka_streams", *arguments], tmp_path, point="shops/sales:between-sinks")
     assert list(commit_batches(scratch.checkpoint(stream.name))) == [0]
     assert scratch.rows(stream, "shop", "amount") == multiset(ARRIVALS[0])
     scratch.run(stream)

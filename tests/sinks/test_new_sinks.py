@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.raising import raises
-from tests.sinks.foreach_streams import Log
-from tests.sinks.kafka_streams import sales_stream
+from tests.sinks.killed.foreach_streams import Log
+from tests.sinks.killed.kafka_streams import sales_stream
 from tests.sinks.test_file_sink import read
+from tests.support.raising import raises
 from tidemill import BatchSink, ConsoleSink, DeltaAppend, FileSink, ForeachSink, JdbcSink, KafkaSink
 from tidemill.checks.evaluation import evaluate
 from tidemill.operations.edits.accept import accept_new_sink

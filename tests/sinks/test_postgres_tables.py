@@ -17,8 +17,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tests.postgres_server import PASSWORD, VARIABLE, PostgresRows
-from tests.raising import raises
+from tests.servers.postgres import PASSWORD, VARIABLE, PostgresRows
+from tests.support.raising import raises
 from tidemill import JdbcSink
 from tidemill.definitions.sink import BatchIdentity, SinkContext
 from tidemill.errors import TransientError

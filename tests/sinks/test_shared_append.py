@@ -8,10 +8,10 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql.types import StructType
 
-from tests.checked import failed_checks
-from tests.killed import killed_when
-from tests.raising import raises
-from tests.sinks.shared_streams import declared
+from tests.sinks.killed.shared_streams import declared
+from tests.support.checked import failed_checks
+from tests.support.killed import killed_when
+from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.checkpoint import commit_batches
 from tidemill.checks.evaluation import evaluate
@@ -138,7 +138,9 @@ def test_a_run_killed_before_its_own_commit_leaves_each_row_once(scratch, tmp_pa
     scratch.run(views, [records(WEB[0])])
     scratch.arrive(app_views, "events", records(APP[0]))
     arguments = [scratch.lake.uri, str(scratch.landing)]
-    killed_when(["tests.sinks.shared_streams", *arguments], tmp_path, point="shop/app_views:between-sinks")
+    killed_when(
+        ["tests.sinks.killed.shared_streams", *arguments], tmp_path, point="shop/app_views:between-sinks"
+    )
     assert list(commit_batches(scratch.checkpoint(app_views.name))) == []
     both = multiset([*WEB[0], *APP[0]])
     assert scratch.rows(views, "page", "n") == both

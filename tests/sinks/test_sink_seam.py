@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import (
     BackfillBy,
     BatchSink,

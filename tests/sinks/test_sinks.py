@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import (
     DeltaAppend,
     DeltaMerge,

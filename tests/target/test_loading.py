@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.target.loading import load_pipelines
 
 GOOD = "from tidemill import Pipeline\nshop = Pipeline('shop')\n"

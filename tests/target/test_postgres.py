@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.target.postgres import PostgresDatabase
 from tidemill.target.resolve import resolve
 from tidemill.target.secret import Secret

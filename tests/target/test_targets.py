@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.engines.engine import SparkEngine
 from tidemill.engines.launch import application_confs
 from tidemill.target.config import find_config, read_config

@@ -1,9 +1,9 @@
-"""Schemas of pyspark as DDL, without a JVM; Spark's own parser reads them back (tests/run/test_file_formats.py)."""
+"""Schemas of pyspark as DDL, without a JVM; Spark parses them in (tests/run/sources/test_file_formats.py)."""
 
 import pytest
 from pyspark.sql import types as t
 
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill import Csv, FileSource, Json, SparkSource
 
 NESTED = t.StructType(

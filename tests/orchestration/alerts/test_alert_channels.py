@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
-from tests.raising import raises
+from tests.servers import receivers as servers
+from tests.support.raising import raises
 from tidemill.orchestration.alerts import channels as webhooks
 from tidemill.orchestration.alerts.alert import MOST_CHARACTERS, Alert, DeliveryError
 from tidemill.orchestration.alerts.channels import channels

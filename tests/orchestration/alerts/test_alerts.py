@@ -24,8 +24,8 @@ from dagster import (
     multi_asset,
 )
 
-from tests import servers
-from tests.raising import raises
+from tests.servers import receivers as servers
+from tests.support.raising import raises
 from tidemill import DeltaAppend, Expect, Feed, Pipeline, Raw
 from tidemill.errors import ConfigurationError, TerminalError, TransientError
 from tidemill.orchestration.alerts import channels as webhooks

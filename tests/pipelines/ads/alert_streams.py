@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pipelines.ads import ads
 from pipelines.ads.frequency import alert_sinks
-from tests.killed import run_into_kafka
+from tests.support.killed import run_into_kafka
 
 
 def alerts_into(topic):

@@ -7,11 +7,11 @@ import pytest
 
 from pipelines.ads import ads
 from pipelines.ads.generate import generate
-from tests.killed import killed_when
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.alert_streams import alerts_into
 from tests.pipelines.ads.tables import assert_equal, tables
-from tests.topics import messages, new_topic
+from tests.support.killed import killed_when
+from tests.support.topics import messages, new_topic
 from tidemill.checkpoint import commit_batches
 
 TIMES = ("window_start", "first_seen", "last_seen")

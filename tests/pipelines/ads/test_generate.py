@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from pipelines.ads.generate import Amounts, FeedAmounts, Kind, Record, arrivals, generate, produce, topics
 from tests.pipelines.ads import oracle
-from tests.raising import raises
+from tests.support.raising import raises
 from tidemill.cli.machine import demo_input
 from tidemill.engines.dev.broker import Broker
 from tidemill.errors import ConfigurationError

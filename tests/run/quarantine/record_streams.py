@@ -29,7 +29,7 @@ def shop(least: int, *, noted: bool = False) -> Pipeline:
 
 def main() -> None:
     """Replay the quarantine of `orders`, in a process and a JVM of its own."""
-    from tests.spark_of_tests import settings
+    from tests.servers.spark_of_tests import settings
     from tidemill.engines.engine import SparkEngine
     from tidemill.operations.quarantine.quarantine_replay import replay_quarantine
     from tidemill.storage.lake import Lake

@@ -6,7 +6,7 @@ from itertools import count
 
 from pyspark.sql import functions as F
 
-from tests.killed import run_side_by_side, scratch_at
+from tests.support.killed import run_side_by_side, scratch_at
 from tidemill import DeltaAppend, DeltaMerge, Expect, Feed, Json, Pipeline, QueryOptions
 
 ORDER = "id STRING, customer STRING, amount BIGINT, parts INT, at TIMESTAMP"

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.killed import killed_when
-from tests.leases import held
-from tests.raising import raises
 from tests.run.quarantine.record_streams import shop
+from tests.support.killed import killed_when
+from tests.support.leases import held
+from tests.support.raising import raises
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import LeaseHeldError
 from tidemill.operations.core import steps

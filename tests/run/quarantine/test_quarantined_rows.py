@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import functions as F
 
-from tests.killed import killed_when
-from tests.raising import raises
-from tests.recorded import calls, recording
 from tests.run.quarantine.row_streams import DAY, order, shop
+from tests.support.killed import killed_when
+from tests.support.raising import raises
+from tests.support.recorded import calls, recording
 from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
 from tidemill.connectors.violations import with_refusals
