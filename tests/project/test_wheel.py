@@ -1,11 +1,13 @@
-"""The wheel in an environment and a folder of its own: the demo, a new project, its tests, and its Dagster."""
+"""The wheel, installed into an empty environment: the demo, new projects, their tests, and their Dagster.
+
+The packages that it needs come from the package registry, or from uv's cache, in the versions of requirements.lock.
+"""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -18,9 +20,6 @@ from tests.support.waiting import free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
-# The scripts of the packages that the wheel depends on; the environment finds the packages through a .pth file.
-SCRIPTS = {"dagster": "dagster._cli:main", "dg": "dagster_dg_cli.cli:main", "pytest": "pytest:console_main"}
-
 LOADED = "{ workspaceOrError { ... on Workspace { locationEntries { loadStatus } } } }"
 LAUNCH = """mutation { launchRun(executionParams: {selector: {
     repositoryLocationName: "shop", repositoryName: "__repository__", jobName: "shop"
@@ -32,24 +31,15 @@ pytestmark = [pytest.mark.jvm]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """An empty folder; next to it is an environment whose tidemill is the wheel's and not the repository's."""
+    """An empty folder; next to it is an environment into which the wheel was installed, and pytest."""
     root = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(root)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = root.glob("*.whl")
     venv.create(root / "venv", symlinks=True)
-    install = ["pip", "install", "--quiet", "--offline", "--no-deps", "--python", root / "venv", wheel]
-    subprocess.run([UV, *install], check=True, capture_output=True)
-    python = root / "venv" / "bin" / "python"
-    (packages,) = (root / "venv" / "lib").glob("*/site-packages")
-    (packages / "current.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    for name, entry in SCRIPTS.items():
-        module, function = entry.split(":")
-        script = python.with_name(name)
-        script.write_text(
-            f"#!{python}\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n"
-        )
-        script.chmod(0o755)
+    install = [UV, "pip", "install", "--quiet", "--python", root / "venv", "-c", ROOT / "requirements.lock"]
+    done = subprocess.run([*install, wheel, "pytest"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     (root / "empty").mkdir()
     return root / "empty"
 
@@ -111,10 +101,24 @@ def test_the_demos_events_need_no_project(folder):
 
 def test_a_new_project_runs_its_streams_and_their_tests(shop, folder):
     run(folder, "tidemill", "new", "stream", "shop/refunds", cwd=shop)
-    result = json.loads(run(folder, "tidemill", "run", "--json", cwd=shop))
-    outcomes = {stream["stream"]: stream["outcome"] for stream in result["streams"]}
-    assert outcomes == {"shop/events": "updated", "shop/refunds": "updated"}
-    assert "2 passed" in run(folder, "pytest", "-q", "-p", "no:cacheprovider", cwd=shop)
+    run(folder, "tidemill", "new", "pipeline", "billing", cwd=shop)
+    assert outcomes(shop, folder) == dict.fromkeys(
+        ["shop/events", "shop/refunds", "billing/events"], "updated"
+    )
+    assert "3 passed" in run(folder, "pytest", "-q", "-p", "no:cacheprovider", cwd=shop)
+
+
+@pytest.mark.campaign
+def test_a_project_with_the_example_works_at_once(tmp_path, folder):
+    run(folder, "tidemill", "init", "media", "--example", "ads", cwd=tmp_path)
+    media = tmp_path / "media"
+    assert "All definitions loaded successfully" in run(folder, "dg", "check", "defs", cwd=media)
+    assert "ads__backlog" in run(folder, "dg", "list", "defs", cwd=media)
+    ran = outcomes(media, folder)
+    assert set(ran.values()) == {"updated"}
+    assert {name.split("/")[0] for name in ran} == {"ads", "media"}
+    assert "1 passed" in run(folder, "pytest", "-q", "-p", "no:cacheprovider", cwd=media)
+    assert "tables are in" in run(folder, "tidemill", "demo", "--events", "300", cwd=media)
 
 
 def test_a_new_project_loads_in_dagster_and_runs_there(shop, folder):
@@ -128,6 +132,12 @@ def test_a_new_project_loads_in_dagster_and_runs_there(shop, folder):
             wait_for(lambda: (now := ask(status)["runOrError"]["status"]) in ended and now, RUN_SECONDS)
             == "SUCCESS"
         )
+
+
+def outcomes(project: Path, folder: Path) -> dict[str, str]:
+    """Run the streams of a project, and return the outcome of each."""
+    result = json.loads(run(folder, "tidemill", "run", "--json", cwd=project))
+    return {stream["stream"]: stream["outcome"] for stream in result["streams"]}
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`tidemill demo`: generate ad events and run the ads pipeline on them through Dagster, twice."""
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from tidemill.target.resolve import ResolvedTarget
 
-SEED = 7
-FILES = 10
 PROJECT = "tidemill-demo"
 """The folder that the demo writes its project to where there is none with the pipeline."""
 ALERTS_VARIABLE = "ADS_ALERTS_TOPIC"
@@ -119,7 +116,7 @@ class _Inputs:
         target: The target that the demo runs on.
         landing: The landing folder, for files; None for topics.
         bootstrap: The brokers, for topics; None for files.
-        next_start: The index of the next event.
+        next_start: The index of the next event, for topics.
     """
 
     target: "ResolvedTarget"
@@ -134,17 +131,12 @@ class _Inputs:
 
     def more(self, events: int) -> Any:
         """Add events."""
-        generator = load_generator(self.target.config.parent)
-        if self.bootstrap is not None:
-            amounts = generator.produce(
-                bootstrap=self.bootstrap, events=events, seed=SEED, start=self.next_start
-            )
-        else:
-            amounts = generator.generate(
-                out=self.landing, events=events, seed=SEED, files=FILES, start=self.next_start
-            )
-            progress = json.dumps({"next_start": amounts.next_start})
-            _progress_file(self.target).write_text(progress, encoding="utf-8")
+        root = self.target.config.parent
+        if self.landing is not None:
+            return demo_input.add_files(root, self.landing, events=events)
+        amounts = load_generator(root).produce(
+            bootstrap=self.bootstrap, events=events, seed=demo_input.SEED, start=self.next_start
+        )
         self.next_start = amounts.next_start
         return amounts
 
@@ -159,9 +151,7 @@ def _inputs(project: "ResolvedTarget", console: "Console", *, kafka: bool) -> It
                 fix="Give it a landing folder in tidemill.toml, or run `tidemill demo --kafka`.",
                 code="demo-feeds-on-kafka",
             )
-        progress = _progress_file(project)
-        start = json.loads(progress.read_text(encoding="utf-8"))["next_start"] if progress.exists() else 0
-        yield _Inputs(project, landing=landing, next_start=start)
+        yield _Inputs(project, landing=landing)
         return
     from tidemill.engines.dev.broker import Broker
     from tidemill.target.resolve import resolve
@@ -174,12 +164,6 @@ def _inputs(project: "ResolvedTarget", console: "Console", *, kafka: bool) -> It
         # Before the pipeline is imported.
         os.environ.setdefault(ALERTS_VARIABLE, load_generator(project.config.parent).ALERTS_TOPIC)
         yield _Inputs(target, bootstrap=broker.bootstrap)
-
-
-def _progress_file(target: "ResolvedTarget") -> Path:
-    path = target.config.parent / ".tidemill" / "demo.json"
-    path.parent.mkdir(exist_ok=True)
-    return path
 
 
 def _run(inputs: _Inputs, console: "Console") -> bool:
@@ -214,8 +198,8 @@ def _run(inputs: _Inputs, console: "Console") -> bool:
 
 def _dagster_home(target: "ResolvedTarget") -> Path:
     """Return the home of the project's Dagster instance, with the project's dagster.yaml in it."""
-    home = _progress_file(target).parent / "dagster"
-    home.mkdir(exist_ok=True)
+    home = target.config.parent / ".tidemill" / "dagster"
+    home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
         settings.unlink(missing_ok=True)  # a link to where the file was

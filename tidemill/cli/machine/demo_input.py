@@ -1,6 +1,7 @@
 """`tidemill demo generate`: ad events as files or in Kafka. `tidemill demo broker`: a Kafka broker for development."""
 
 import importlib
+import json
 import sys
 from contextlib import suppress
 from dataclasses import asdict, fields
@@ -15,6 +16,9 @@ from tidemill.cli.shared.target_flags import AsJson
 from tidemill.errors import ConfigurationError
 from tidemill.text.plurals import pluralize
 
+SEED = 7
+FILES = 10
+
 
 def load_generator(root: Path) -> Any:
     """Import the generator of the example.
@@ -27,15 +31,32 @@ def load_generator(root: Path) -> Any:
     return importlib.import_module(f"pipelines.{EXAMPLE}.generate")
 
 
+def add_files(root: Path, landing: Path, *, events: int) -> Any:
+    """Write the events that follow those that this function wrote before, and return their amounts.
+
+    Args:
+        root: The folder of a project with the example.
+        landing: The landing folder.
+        events: The number of events.
+    """
+    progress = root / ".tidemill" / "demo.json"
+    start = json.loads(progress.read_text(encoding="utf-8"))["next_start"] if progress.exists() else 0
+    generator = load_generator(root)
+    amounts = generator.generate(out=landing, events=events, seed=SEED, files=FILES, start=start)
+    progress.parent.mkdir(exist_ok=True)
+    progress.write_text(json.dumps({"next_start": amounts.next_start}), encoding="utf-8")
+    return amounts
+
+
 def generate(
     *,
     events: Annotated[int, typer.Option(help="The number of events, one record each.")] = 50_000,
-    seed: Annotated[int, typer.Option(help="The seed, which determines the sequence of events.")] = 7,
+    seed: Annotated[int, typer.Option(help="The seed, which determines the sequence of events.")] = SEED,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write files to the folders DIR/<feed>/.", file_okay=False),
     ] = None,
-    files: Annotated[int, typer.Option(help="With --out: the number of files per feed.")] = 10,
+    files: Annotated[int, typer.Option(help="With --out: the number of files per feed.")] = FILES,
     kafka: Annotated[
         str | None,
         typer.Option(metavar="BOOTSTRAP", help="Send to the topics of these brokers (host:port) instead."),

@@ -6,9 +6,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from tidemill.cli.machine.demo_input import add_files
 from tidemill.cli.project.scaffold import EXAMPLE, write_project
 from tidemill.cli.shared.output import output_console
 from tidemill.text.plurals import pluralize
+
+EVENTS = 2_000
+"""The events of the example that a new project has: enough for a row in each of its tables."""
 
 app = typer.Typer(add_completion=False)
 
@@ -24,7 +28,7 @@ def init(
         typer.Option(metavar="NAME", help="The name of its pipeline. Default: the name of the folder."),
     ] = None,
     example: Annotated[
-        Literal["ads"] | None, typer.Option(help="Also add this example, with the events of the demo.")
+        Literal["ads"] | None, typer.Option(help="Also add this example, and some events for it.")
     ] = None,
 ) -> None:
     """Write a project: one pipeline with a feed, a table and its test, and a code location for Dagster.
@@ -37,6 +41,8 @@ def init(
     written = write_project(
         folder, name=(snake or pipeline).replace("_", "-"), pipeline=pipeline, example=example == EXAMPLE
     )
+    if example is not None:
+        add_files(folder, folder / ".tidemill" / "landing", events=EVENTS)
     output_console().print(
         f"Wrote {pluralize(len(written), 'file')} to [bold]{folder}[/].\n\n"
         f"  cd {folder}\n"
