@@ -83,7 +83,7 @@ def compare(context: "CheckContext") -> Comparison:
     if manifest is None or snapshot.query_id is None:
         return Comparison()
     before = None if context.before is None else context.before.position
-    if before is not None and not before.is_of(snapshot):
+    if before is not None and not snapshot.has(before):
         before = None
     if before is not None and before.batch > snapshot.last_commit:
         return Comparison(

@@ -8,12 +8,9 @@ could: the ledger has what a run wrote, and not what has been compared with the 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidemill.storage.store import Store
-
-if TYPE_CHECKING:
-    from tidemill.records.stream_records import Snapshot
 
 _KEY = "checks.json"
 
@@ -36,10 +33,6 @@ class Position:
     versions: Mapping[str, int] = field(default_factory=dict)
     end_offsets: Mapping[str, Any] = field(default_factory=dict)
     sinks: Mapping[str, int] = field(default_factory=dict)
-
-    def is_of(self, snapshot: "Snapshot") -> bool:
-        """Return whether it is a position in the checkpoint of a snapshot."""
-        return (self.generation, self.query_id) == (snapshot.generation, snapshot.query_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.sink import SinkContext, transaction_app_id
 from tidemill.records.batch import BatchCounts, read_counts, remove_counts, write_counts
-from tidemill.records.check_state import Checked, read_checked, write_checked
+from tidemill.records.check_state import Checked, Position, read_checked, write_checked
 from tidemill.records.lease import Holder, Lease, assert_highest, holder_of, take
 from tidemill.records.ledger import Ledger
 from tidemill.records.manifest import Manifest, read_manifest, write_manifest
@@ -126,6 +126,10 @@ class Snapshot:
     def query_id(self) -> str | None:
         """Spark's query id as the manifest has it; None before the first query."""
         return None if self.manifest is None else self.manifest.active.query_id
+
+    def has(self, position: Position) -> bool:
+        """Return whether this is the checkpoint in which the checks were at a position."""
+        return (position.generation, position.query_id) == (self.generation, self.query_id)
 
     @property
     def last_commit(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from tidemill.errors import ConfigurationError
 from tidemill.storage.lake import Lake
@@ -17,6 +17,7 @@ from tidemill.target.postgres import PostgresDatabase
 from tidemill.target.secret import Secret, is_secret, revealed
 from tidemill.text.names import valid_feed_name
 
+Named = TypeVar("Named")
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -212,13 +213,9 @@ class Target:
         Raises:
             ConfigurationError: The target has no such cluster.
         """
-        if name not in self.clusters:
-            raise ConfigurationError(
-                f"Target {self.name!r} has no Kafka cluster {name!r}.{did_you_mean(name, self.clusters)}",
-                fix=f"Add [targets.{self.name}.kafka.{name}] with its bootstrap to tidemill.toml.",
-                code="kafka-cluster-missing",
-            )
-        return self.clusters[name]
+        return self._named(
+            name, self.clusters, "Kafka cluster", "kafka", "its bootstrap", code="kafka-cluster-missing"
+        )
 
     def database(self, name: str) -> PostgresDatabase:
         """Return the Postgres database of that name.
@@ -226,13 +223,25 @@ class Target:
         Raises:
             ConfigurationError: The target has no such database.
         """
-        if name not in self.databases:
+        return self._named(
+            name,
+            self.databases,
+            "Postgres database",
+            "postgres",
+            "its host and database",
+            code="database-missing",
+        )
+
+    def _named(
+        self, name: str, known: Mapping[str, Named], kind: str, table: str, needs: str, *, code: str
+    ) -> Named:
+        if name not in known:
             raise ConfigurationError(
-                f"Target {self.name!r} has no Postgres database {name!r}.{did_you_mean(name, self.databases)}",
-                fix=f"Add [targets.{self.name}.postgres.{name}] with its host and database to tidemill.toml.",
-                code="database-missing",
+                f"Target {self.name!r} has no {kind} {name!r}.{did_you_mean(name, known)}",
+                fix=f"Add [targets.{self.name}.{table}.{name}] with {needs} to tidemill.toml.",
+                code=code,
             )
-        return self.databases[name]
+        return known[name]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -135,7 +135,7 @@ def _every(length: str | timedelta, next_at: datetime | None) -> str:
 def _sinks(stream: "Stream", snapshot: Snapshot | None = None) -> list[SinkStatus]:
     checked = None if snapshot is None or not stream.external_sinks else snapshot.records.checked()
     position = None if checked is None else checked.position
-    batches = {} if position is None or snapshot is None or not position.is_of(snapshot) else position.sinks
+    batches = {} if position is None or snapshot is None or not snapshot.has(position) else position.sinks
     return [
         SinkStatus(name=sink.name, kind=sink.kind, delivery=sink.delivery, last_batch=batches.get(sink.name))
         for sink in stream.external_sinks

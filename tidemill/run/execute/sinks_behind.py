@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def record_behind(stream: "Stream", target: "Target", snapshot: "Snapshot") -> None:
     """Record for the check `exactly_once` which sinks have lost batches; one that does not answer is left out."""
     checked = snapshot.records.checked()
-    if checked is None or checked.position is None or not checked.position.is_of(snapshot):
+    if checked is None or checked.position is None or not snapshot.has(checked.position):
         return
     behind = dict(checked.sinks_behind)
     for sink in stream.external_sinks:
