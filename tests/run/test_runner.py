@@ -39,7 +39,7 @@ from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.writer import BatchWriter
 from tidemill.run.decide.decision import decide_run
 from tidemill.run.decide.status import status_of
-from tidemill.run.execute import pipeline_run, stream_run
+from tidemill.run.execute import pipeline_run, stream_queries
 from tidemill.run.execute import running_query as progress
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.table_ref import TableRef
@@ -418,7 +418,7 @@ def test_rows_of_an_upstream_that_are_removed_when_the_run_has_looked_stop_its_r
     scratch.run(orders, [[order(3)]])
     table = DeltaTable(scratch.lake.table(orders.name).uri)
     with monkeypatch.context() as patched:
-        patched.setattr(stream_run.relocation, "follow", lambda *_: table.delete("order_id = 'o1'"))
+        patched.setattr(stream_queries.relocation, "follow", lambda *_: table.delete("order_id = 'o1'"))
         with raises("upstream-rows-changed", "DELETE"):
             scratch.run(copy)
     for _ in range(2):
@@ -438,7 +438,7 @@ def test_a_run_that_passes_an_accepted_commit_does_not_pass_the_next_one_unseen(
     accept_version(copy, scratch.target, orders.name, table.version())
     scratch.run(orders, [[order(3)]])
     monkeypatch.setattr(
-        stream_run.relocation, "follow", lambda *_: DeltaTable(table.table_uri).delete("order_id = 'o2'")
+        stream_queries.relocation, "follow", lambda *_: DeltaTable(table.table_uri).delete("order_id = 'o2'")
     )
     with raises("upstream-rows-changed", "version", "DELETE"):
         scratch.run(copy)

@@ -9,7 +9,7 @@ from tidemill import QueryOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemill.run.execute.stream_run import Engine
+    from tidemill.run.spark.engine import Engine
 
 
 @pytest.fixture
