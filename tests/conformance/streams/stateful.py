@@ -24,7 +24,7 @@ def stateful(landing: Path) -> Pipeline:
     """Return the streams, which read the folders `views`, `clicks` and `buys`."""
     shop = Pipeline("shop")
     views, clicks, buys = (
-        FileSource(path=str(landing / name), format="json", schema=schema, max_files_per_batch=1)
+        FileSource(path=str(landing / name), format="json", schema=schema)
         for name, schema in (("views", VIEW), ("clicks", CLICK), ("buys", BUY))
     )
     views, clicks, buys = (
