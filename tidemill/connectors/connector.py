@@ -243,6 +243,15 @@ class Connector(ABC, Generic[AnySource]):
         """
         return None
 
+    def load_again(
+        self, source: AnySource, context: SourceContext, reading: Reading, end: SourceOffset
+    ) -> "DataFrame | None":
+        """Return the rows from the position of a reading to an end once more, as a DataFrame that does not stream.
+
+        Rows that are gone may be missing. None where the kind cannot read them again.
+        """
+        return None
+
     def span(self, source: AnySource, reading: Reading, period: Period) -> SourceSpan | None:
         """Return what is read again of what the stream has read; None where a source has no times of its own.
 

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     OffsetSpec,
     ResourceType,
 )
@@ -24,8 +25,11 @@ from pyspark.sql import functions as F
 from tests.support.raising import raises
 from tidemill import Checks, DeltaAppend, Feed, FileSource, Json, KafkaSource, Pipeline, Raw
 from tidemill.checks.evaluation import evaluate
-from tidemill.connectors.connector import Reading
+from tidemill.connectors.connector import Reading, SourceContext
 from tidemill.connectors.registry import backlog_of
+from tidemill.records.stream_records import StreamRecords
+from tidemill.run.decide.watermark import newest_events
+from tidemill.run.spark.engine import session_of
 from tidemill.target.target import KafkaCluster, TopicBinding
 from tidemill.testing import multiset
 
@@ -153,6 +157,28 @@ def test_several_topics_begin_at_offsets_that_leave_partitions_out(scratch, brok
     )
     with raises("kafka-partition-missing", "partition 99", "correct starting_offsets="):
         scratch.run(wrong)
+
+
+def test_the_newest_message_of_a_batch_is_known_after_its_run(scratch, broker, topic):
+    """A run that is killed before its records has not written it."""
+    scratch.clusters["default"] = KafkaCluster(bootstrap=broker.bootstrap)
+    source = KafkaSource(subscribe=topic).with_watermark("timestamp", "1 second")
+    stream = Pipeline("shop").stream(source={"messages": source}, sink=DeltaAppend(), name="messages")(
+        lambda messages: messages.select(F.col("value").cast("string"))
+    )
+    send(broker, topic, ("before", "before"))
+    scratch.run(stream)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(topic, 6)])[topic].result()
+    send(broker, topic, *((str(n), str(n)) for n in range(12)))
+    scratch.run(stream)
+    snapshot = StreamRecords(scratch.lake, stream.name).snapshot()
+    with session_of(scratch.engine) as spark:
+        context = SourceContext(spark, scratch.target)
+        for line in snapshot.records.ledger.lines():
+            assert line.newest_event_ms_by_source.keys() == {"messages"}
+            again = newest_events(stream, scratch.target, snapshot, line.batch_id, context=context)
+            assert again == line.newest_event_ms_by_source
 
 
 def _all(files, messages, table):

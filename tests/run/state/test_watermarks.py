@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 
 from tests.run.test_follow import followed, until
 from tests.support.raising import raises
-from tidemill import DeltaAppend, Feed, Json, Pipeline, QueryOptions
+from tidemill import DeltaAppend, Feed, FileSource, Json, Pipeline, QueryOptions
 from tidemill import functions as F
 from tidemill.checkpoint import read_tail
 from tidemill.operations.generations.rewind import rewind
@@ -36,20 +36,17 @@ def append(scratch, stream, columns, *rows) -> None:
     write_deltalake(scratch.lake.table(stream.name).uri, table, mode="append")
 
 
+KINDS = {"views": "id STRING, at TIMESTAMP", "clicks": "of STRING, clicked TIMESTAMP"}
+
+
 class Shop:
     """Views and clicks, and each view with the click that followed within ten minutes."""
 
     def __init__(self, scratch, **idle: str) -> None:
-        shop, self.scratch = Pipeline("shop"), scratch
-        kinds = {"views": "id STRING, at TIMESTAMP", "clicks": "of STRING, clicked TIMESTAMP"}
-        self.views, self.clicks = (
-            shop.stream(source=Feed(name, format=Json(schema)), sink=DeltaAppend(), name=name)(
-                lambda rows: rows
-            )
-            for name, schema in kinds.items()
-        )
+        self.shop, self.scratch = Pipeline("shop"), scratch
+        self.views, self.clicks = (self.input_of(name, schema) for name, schema in KINDS.items())
 
-        @shop.stream(
+        @self.shop.stream(
             source={
                 "views": self.views.with_watermark("at", "10 minutes"),
                 "clicks": self.clicks.with_watermark("clicked", "5 minutes", **idle),
@@ -64,6 +61,12 @@ class Shop:
         self.pairs = pairs
         self.arrive()
 
+    def input_of(self, name, schema):
+        """The table of a stream that does not run."""
+        return self.shop.stream(source=Feed(name, format=Json(schema)), sink=DeltaAppend(), name=name)(
+            lambda rows: rows
+        )
+
     def arrive(self, views=(), clicks=()) -> None:
         append(self.scratch, self.views, ("id", "at"), *views)
         append(self.scratch, self.clicks, ("of", "clicked"), *clicks)
@@ -72,6 +75,20 @@ class Shop:
         self.arrive(**rows)
         [result] = self.scratch.run(self.pairs)
         return result
+
+
+class ShopOfFiles(Shop):
+    """The same of files."""
+
+    def input_of(self, name, schema):
+        return FileSource(path=str(self.scratch.landing / name), format="json", schema=schema)
+
+    def arrive(self, views=(), clicks=()) -> None:
+        for name, columns, rows in (("views", ("id", "at"), views), ("clicks", ("of", "clicked"), clicks)):
+            (self.scratch.landing / name).mkdir(parents=True, exist_ok=True)
+            if rows:
+                lines = [dict(zip(columns, (value, time.isoformat()), strict=True)) for value, time in rows]
+                self.scratch.drop_file(name, lines)
 
 
 def test_inputs_that_get_news_in_different_runs_move_the_watermark(scratch):
@@ -93,9 +110,10 @@ def test_inputs_that_get_news_in_different_runs_move_the_watermark(scratch):
     assert scratch.rows(shop.pairs) == multiset((f"v{run}", None) for run in (0, 2))
 
 
-def test_a_run_that_was_killed_before_its_records_forgets_no_event(scratch):
+@pytest.mark.parametrize("kind", [Shop, ShopOfFiles])
+def test_a_run_that_was_killed_before_its_records_forgets_no_event(scratch, kind):
     """The commit is there, and neither the line in the ledger nor the newest events in the manifest."""
-    shop = Shop(scratch)
+    shop = kind(scratch)
     shop.run(views=[("a", at(0))])
     records = StreamRecords(scratch.lake, shop.pairs.name)
     before = records.manifest()

@@ -74,16 +74,23 @@ class FileConnector(Connector[FileSource]):
         self, source: FileSource, reading: Reading, planned: SourceOffset, now: Binding | None
     ) -> tuple[str, ...]:
         """Return the files of a batch that are missing, unless the source is declared to leave them out."""
-        last, first = FilePosition.of(planned), FilePosition.of(reading.offset)
-        if last is None or option_of(source.options, "ignoremissingfiles") == "true":
+        if option_of(source.options, "ignoremissingfiles") == "true":
             return ()
-        relocation = relocation_of(reading.record.binding, now)
-        files = logged_files(reading.checkpoint, reading.name)
-        batch = (file for file in files if (-1 if first is None else first.entry) < file.entry <= last.entry)
-        paths = (
-            plain_path(file.path if relocation is None else relocation.address(file.path)) for file in batch
-        )
-        return tuple(missing_paths(paths))
+        return tuple(missing_paths(_files_of_batch(reading, planned, now)))
+
+    def load_again(
+        self, source: FileSource, context: SourceContext, reading: Reading, end: SourceOffset
+    ) -> "DataFrame | None":
+        """Return the rows of the batch's files that are still there."""
+        paths = set(_files_of_batch(reading, end, self.binding(source, reading.target)))
+        present = sorted(paths - set(missing_paths(paths)))
+        if not present or source.format == "binaryFile":
+            return None
+        columns = context.schemas.get(reading.name) if source.infers_schema else source.columns
+        reader = context.spark.read.format(source.format).options(**source.options)
+        # With the folder, values of `column=value` in paths are columns, as where it streams.
+        reader = reader.option("basePath", without_glob(plain_path(source.path)))
+        return (reader if columns is None else reader.schema(columns)).load(present)
 
     def readdressed(self, recorded: Binding, now: Binding) -> Callable[[str], str] | None:
         """Return the address now of a logged file; None where lake and folder have not moved."""
@@ -219,6 +226,21 @@ def _snapshot(source: FileSource, spark: "SparkSession", columns: "str | StructT
         present_files(source.path, source.options, what=source.describe())
     reader = spark.read.format(source.format).options(**source.options)
     return (reader if columns is None else reader.schema(columns)).load(source.path)
+
+
+def _files_of_batch(reading: Reading, end: SourceOffset, now: Binding | None) -> list[str]:
+    """Return the paths of the files from the position of a reading to an end.
+
+    Args:
+        now: The binding of this run; that of the record may be an earlier one.
+    """
+    last, first = FilePosition.of(end), FilePosition.of(reading.offset)
+    if last is None:
+        return []
+    relocation = relocation_of(reading.record.binding, now)
+    files = logged_files(reading.checkpoint, reading.name)
+    batch = (file for file in files if (-1 if first is None else first.entry) < file.entry <= last.entry)
+    return [plain_path(file.path if relocation is None else relocation.address(file.path)) for file in batch]
 
 
 def _read_files(reading: Reading) -> Iterator[SourceFile]:

@@ -15,7 +15,7 @@ from tidemill.checkpoint.format.source_log import source_folder
 from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.kafka.client import Client, Partition, Topic, client_of
 from tidemill.connectors.kafka.position import TopicPosition
-from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.kafka.source import EARLIEST, KafkaSource
 from tidemill.connectors.known_options import option_of
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import DataLossError, TerminalError, TidemillError
@@ -27,7 +27,7 @@ from tidemill.text.plurals import pluralize
 _PLAIN_PATTERN = re.compile(r"(?:[A-Za-z0-9_\-.*+?|()$^]|\\[.dws]|\[\^?[A-Za-z0-9_.\-]+\])+")
 # `SubscribePatternStrategy` never reads them.
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
-_LATEST, _EARLIEST = -1, -2  # in startingOffsets
+_LATEST = -1  # in startingOffsets
 _INITIAL_VERSION = "v1"
 _WAYS = (
     "bind the feed to a topic that has the messages; or read the topic into a stream of a new name, or into another "
@@ -226,7 +226,7 @@ def _starts(
             for number, at in numbers.items():
                 if at == _LATEST and (topic, number) in ends:
                     starts[topic, number] = ends[topic, number]
-                elif at not in (_LATEST, _EARLIEST):
+                elif at not in (_LATEST, EARLIEST):
                     starts[topic, number] = at
     return starts
 

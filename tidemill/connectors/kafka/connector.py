@@ -19,7 +19,7 @@ from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.connector import Binding, Connector, Reading, SourceContext
 from tidemill.connectors.external_keys import pattern_key, topic_key
 from tidemill.connectors.kafka.position import TopicPosition
-from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.kafka.source import EARLIEST, KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -187,6 +187,35 @@ class KafkaConnector(Connector[KafkaSource]):
         if source.max_records_per_batch:
             reader = reader.option("maxOffsetsPerTrigger", str(source.max_records_per_batch))
         return _loaded(reader, source, context.target)
+
+    def load_again(
+        self, source: KafkaSource, context: SourceContext, reading: Reading, end: SourceOffset
+    ) -> "DataFrame | None":
+        """Return the messages of a batch that the topics still have."""
+        from tidemill.connectors.kafka.backlog import initial_offsets
+
+        before, last = TopicPosition.of(reading.offset), TopicPosition.of(end)
+        if before is None:
+            before = initial_offsets(reading.checkpoint, reading.name)
+        if before is None or last is None:
+            return None
+        starts = {
+            topic: {str(number): before.by_partition.get((topic, number), EARLIEST) for number in numbers}
+            for topic, numbers in last.partitions.items()
+        }
+        # With `subscribe`, Spark asks for the offsets of partitions that have been added since.
+        assigned = {topic: list(numbers) for topic, numbers in last.partitions.items()}
+        return (
+            context.spark.read.format("kafka")
+            .options(**source.cluster_in(context.target).spark_options())
+            .options(**source.options)
+            .option("includeHeaders", str(source.include_headers).lower())
+            .option("assign", json.dumps(assigned))
+            .option("startingOffsets", json.dumps(starts))
+            .option("endingOffsets", str(end.raw))
+            .option("failOnDataLoss", "false")
+            .load()
+        )
 
     def load_from(self, source: KafkaSource, context: SourceContext, offset: str) -> "DataFrame":
         """Return the messages from an offset on; a partition that is newer than the offset begins at its first one."""

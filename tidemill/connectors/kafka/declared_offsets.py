@@ -4,11 +4,9 @@ from collections.abc import Mapping
 
 from tidemill.connectors.kafka.backlog import partitions_of, topics_of
 from tidemill.connectors.kafka.client import client_of
-from tidemill.connectors.kafka.source import KafkaSource
+from tidemill.connectors.kafka.source import EARLIEST, KafkaSource
 from tidemill.errors import TerminalError
 from tidemill.target.target import KafkaCluster
-
-_EARLIEST = -2
 
 
 def declared_offsets(
@@ -35,5 +33,5 @@ def declared_offsets(
                     code="kafka-partition-missing",
                 )
     for topic, number in present:
-        offsets.setdefault(topic, {}).setdefault(number, _EARLIEST)
+        offsets.setdefault(topic, {}).setdefault(number, EARLIEST)
     return offsets

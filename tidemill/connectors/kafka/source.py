@@ -33,7 +33,7 @@ _OF_SPARK = frozenset(
 )
 
 
-_EARLIEST = -2  # in startingOffsets
+EARLIEST = -2  # in startingOffsets
 _STARTS = ("startingtimestamp", "startingoffsetsbytimestamp")
 # A first run over a topic of years would otherwise be one batch.
 MAX_RECORDS_PER_BATCH = 1_000_000
@@ -171,7 +171,7 @@ def _check_offsets(
                 raise DefinitionError(
                     f"{where} has {number!r}: {at!r} for {topic!r}; partitions and offsets are whole numbers."
                 )
-            if number < 0 or at < _EARLIEST:
+            if number < 0 or at < EARLIEST:
                 raise DefinitionError(
                     f"{where} has {number}: {at} for {topic!r}; an offset is at least 0, -1 (latest) or -2 (earliest)."
                 )

@@ -116,6 +116,11 @@ class RunDecision:
         return self.has_timers and (self.next_timers is None or self.next_timers <= datetime.now(UTC))
 
     @property
+    def has_events_to_read_again(self) -> bool:
+        """Whether a killed run has not recorded the newest events of several inputs, which hold the watermark."""
+        return self.snapshot.ledger_is_behind and len(self.manifest.active.watermarks or ()) > 1
+
+    @property
     def needs_query(self) -> bool:
         """Whether Spark is needed; lines that the ledger misses are written without it."""
         return bool(self._query_reasons)
@@ -159,6 +164,8 @@ class RunDecision:
             reasons.append(f"no-data batch {start.batch_id} is pending")
         if (watermark_ms := self._watermark_to_continue) is not None:
             reasons.append(f"the watermark moves to {iso_of(watermark_ms)}")
+        if self.has_events_to_read_again:
+            reasons.append("the newest events of a batch are read again")
         if self.timers_are_due:
             reasons.append("timers may be due")
         return tuple(reasons)

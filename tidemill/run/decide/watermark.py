@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import FileAbsentError, SourceOffset, read_offset
-from tidemill.connectors.connector import Reading
+from tidemill.connectors.connector import Reading, SourceContext
 from tidemill.connectors.registry import resolved
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.options import WATERMARK_POLICY
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from tidemill.checkpoint import Tail
     from tidemill.definitions.source import Watermark
     from tidemill.definitions.stream import Stream
@@ -62,17 +64,25 @@ def watermark_to_continue(
     return watermark if watermark > reached else None
 
 
-def newest_events(stream: "Stream", target: "Target", snapshot: "Snapshot", batch: int) -> dict[str, int]:
-    """Return the newest event time of each source in a batch, by what the sources know without Spark.
+def newest_events(
+    stream: "Stream",
+    target: "Target",
+    snapshot: "Snapshot",
+    batch: int,
+    *,
+    context: "SourceContext | None" = None,
+) -> dict[str, int]:
+    """Return the newest event time of each source in a batch.
 
-    A run that is killed between the commit of a batch and its line in the ledger has not recorded them. Where a
-    source does not know them, the watermark waits for newer events of it.
+    A run that is killed between the commit of a batch and its line in the ledger has not recorded them. Tables know
+    them; the rows of other sources are read again. Where that cannot be, the watermark waits for newer events.
 
     Args:
         stream: The stream.
         target: The target.
         snapshot: Its records.
         batch: A batch whose offsets the checkpoint still has.
+        context: What the sources need to be read again; None without Spark.
     """
     try:
         entry = read_offset(snapshot.checkpoint, batch)
@@ -89,10 +99,22 @@ def newest_events(stream: "Stream", target: "Target", snapshot: "Snapshot", batc
             target=target,
             name=name,
             offset=None if before.get(name) is None else SourceOffset.parse("", name, None, before[name]),
+            checkpoint=snapshot.checkpoint,
             record=snapshot.sources.get(name, SourceRecord()),
         )
         newest[name] = connector.newest_event(bound, reading, end)
+        if newest[name] is None and context is not None:
+            rows = connector.load_again(bound, context, reading, end)
+            newest[name] = None if rows is None else _newest_in(rows, source.watermark.column)
     return {name: time_ms for name, time_ms in newest.items() if time_ms is not None}
+
+
+def _newest_in(rows: "DataFrame", column: str) -> int | None:
+    """Return the newest time in a column, milliseconds since the epoch; None without one."""
+    from pyspark.sql import functions as F
+
+    newest: int | None = rows.select(F.unix_millis(F.max(column))).collect()[0][0]
+    return newest
 
 
 def _mark(generation: "Generation", name: str, watermark: "Watermark") -> int:

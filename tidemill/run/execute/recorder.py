@@ -25,7 +25,7 @@ class Recorder:
         manifest: The manifest to continue.
         lease: The held lease, checked before each write.
         newest_events: Returns the newest event time of each source in a batch whose run was killed before it was
-            recorded, as far as it is known.
+            recorded, as far as it is known without Spark.
     """
 
     def __init__(
@@ -73,8 +73,12 @@ class Recorder:
         pause_point("before-ledger", self._records.stream)
         return self.complete()
 
-    def complete(self) -> list[BatchRecord]:
-        """Write the lines of all committed batches that have none yet, and return them."""
+    def complete(self, newest_events: Callable[[int], Mapping[str, int]] | None = None) -> list[BatchRecord]:
+        """Write the lines of all committed batches that have none yet, and return them.
+
+        Args:
+            newest_events: Returns the newest event times, where there is a Spark that can read them again.
+        """
         tail = read_tail_or_empty(self._checkpoint)
         if tail.latest_commit is None or tail.query_id is None:
             return []
@@ -87,7 +91,7 @@ class Recorder:
         ):  # some were committed by a run that was killed, or by an earlier attempt
             missing = self._records.ledger.missing(self.generation.number, after=done, last_commit=last)
         self._lease.check()
-        lines = self._lines(tail.query_id, missing)
+        lines = self._lines(tail.query_id, missing, newest_events or self._newest_events)
         self._records.ledger.append(lines)
         self.update(
             ledger_batch=last,
@@ -111,7 +115,9 @@ class Recorder:
         )
         return tuple(sorted(lines, key=lambda line: line.batch_id))
 
-    def _lines(self, query_id: str, batches: list[int]) -> list[BatchRecord]:
+    def _lines(
+        self, query_id: str, batches: list[int], newest_events: Callable[[int], Mapping[str, int]]
+    ) -> list[BatchRecord]:
         if not batches:
             return []
         origin = BatchOrigin(run_id=self._run_id, generation=self.generation.number, query_id=query_id)
@@ -128,7 +134,7 @@ class Recorder:
             for batch in batches
         )
         return [
-            replace(line, newest_event_ms_by_source=self._newest_events(line.batch_id))
+            replace(line, newest_event_ms_by_source=newest_events(line.batch_id))
             if line.reconstructed
             else line
             for line in lines

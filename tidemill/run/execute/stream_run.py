@@ -18,6 +18,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import Tail, read_tail_or_empty
+from tidemill.connectors.connector import SourceContext
 from tidemill.plans.operators import have_timers
 from tidemill.records.batch import BatchRecord
 from tidemill.records.lease import Lease
@@ -36,7 +37,7 @@ from tidemill.run.spark.engine import Engine, record_jvm, session_of
 from tidemill.run.tables import new_readers, rewound
 from tidemill.run.tables.guard import check_edges
 from tidemill.run.tables.missing_files import check_planned_files, check_unread_files
-from tidemill.run.tables.schemas import with_schemas
+from tidemill.run.tables.schemas import schemas_of, with_schemas
 from tidemill.run.tables.versions import current_versions, with_read_commits
 from tidemill.target.target import Target
 from tidemill.text.plurals import pluralize
@@ -109,7 +110,8 @@ class StreamRun:
             lease=self.lease,
             newest_events=partial(newest_events, self.stream, self.target, self._snapshot),
         )
-        self._recorder.complete()
+        if not self.decision.has_events_to_read_again:
+            self._recorder.complete()
         self._direct = direct.DirectQuery(
             stream=self.stream,
             target=self.target,
@@ -148,6 +150,7 @@ class StreamRun:
             spark.conf.set(key, value)
         record_jvm(self.lease, self.engine, spark)
         classic.use_scheduler_pool(spark, str(self.stream.name))
+        self._read_events_again(spark)
         record_behind(self.stream, self.target, self._snapshot)
         lake, before = self.target.lake, self._snapshot.tail
         sources = new_readers.with_starts(self.stream, lake, before, self.decision.sources)
@@ -183,6 +186,14 @@ class StreamRun:
             enough = after(limit) if isinstance(limit, timedelta) else None
             counted = [*self.decision.counted]
             self._read(queries, pins, trigger=trigger, enough=enough, waiting=lambda: counted)
+
+    def _read_events_again(self, spark: "SparkSession") -> None:
+        """Write the lines that a killed run left out of the ledger, with the newest events of its batches."""
+        if self.decision.has_events_to_read_again:
+            context = SourceContext(spark, self.target, schemas=schemas_of(self.decision.sources))
+            self._recorder.complete(
+                partial(newest_events, self.stream, self.target, self._snapshot, context=context)
+            )
 
     def _follow_sources(self, queries: StreamQueries, follow: Follow) -> None:
         """Run queries with a processing-time trigger, one after another, until the run is asked to end.
