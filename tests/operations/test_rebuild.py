@@ -14,8 +14,8 @@ from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
 from tidemill.checks.evaluation import evaluate
 from tidemill.errors import UpstreamChangeError
 from tidemill.operations.core.steps import COMPUTE
-from tidemill.operations.edits.accept import accept_new_sink
 from tidemill.operations.edits.code_changes import code_changes
+from tidemill.operations.edits.new_sink import accept_new_sink
 from tidemill.operations.replay.rebuild import STEPS, rebuild
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.table_ref import TableRef

@@ -35,7 +35,7 @@ from tests.servers.spark_of_tests import kill_server, own_server
 from tests.support.killed import FOR_KILL
 from tests.support.recorded import calls
 from tidemill.checkpoint import commit_batches, offset_batches, read_commit
-from tidemill.operations.edits.accept import accept_new_sink
+from tidemill.operations.edits.new_sink import accept_new_sink
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.lake import Lake
 from tidemill.testing import Scratch, multiset

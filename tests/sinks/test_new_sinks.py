@@ -1,6 +1,7 @@
 """Sinks that are no tables and are declared after the first runs: named by plan and by the run, until accepted."""
 
 import json
+import shutil
 from datetime import UTC, datetime
 
 import pytest
@@ -9,10 +10,20 @@ from tests.sinks.killed.foreach_streams import Log
 from tests.sinks.killed.kafka_streams import sales_stream
 from tests.sinks.test_file_sink import read
 from tests.support.raising import raises
-from tidemill import BatchSink, ConsoleSink, DeltaAppend, FileSink, ForeachSink, JdbcSink, KafkaSink
+from tidemill import (
+    BatchSink,
+    ConsoleSink,
+    DeltaAppend,
+    DeltaMerge,
+    FileSink,
+    ForeachSink,
+    JdbcSink,
+    KafkaSink,
+)
 from tidemill.checks.evaluation import evaluate
-from tidemill.operations.edits.accept import accept_new_sink
+from tidemill.operations.edits import new_sink
 from tidemill.operations.edits.code_changes import code_changes
+from tidemill.operations.edits.new_sink import accept_new_sink
 from tidemill.records.manifest import Generation
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.preconditions import new_sinks
@@ -65,6 +76,64 @@ def test_a_new_sink_that_is_no_table_is_named_until_it_is_accepted(scratch, tmp_
     accept_new_sink(moved, scratch.target, "files")
     assert exactly_once(scratch, moved).passed
     assert [result.outcome for result in scratch.run(before, [sales(("c", 7))])] == ["updated"]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_new_sink_is_filled_with_the_rows_of_the_table_once(scratch, tmp_path, killed, monkeypatch):
+    before, folder = sales_stream(DeltaMerge(keys=["shop"], sequence_by="amount")), tmp_path / "files"
+    scratch.run(before, [sales(("a", 5), ("b", 1))])
+    scratch.run(before, [sales(("a", 7))])
+    later = sales_stream(
+        FileSink(str(folder), "json"),
+        DeltaAppend(name="copy"),
+        DeltaMerge(keys=["shop"], sequence_by="amount"),
+    )
+    for name in ("copy", "files"):
+        with raises("sink-new", f"--new-sink {name} --fill"):
+            scratch.run(later)
+        planned = accept_new_sink(later, scratch.target, name, engine=scratch.engine, dry_run=True)
+        assert "gets the rows that the table of the stream has after batch 1" in planned.plan
+        if killed:
+            with monkeypatch.context() as patched:
+                patched.setattr(new_sink, "pause_point", interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    accept_new_sink(later, scratch.target, name, engine=scratch.engine)
+        change = accept_new_sink(later, scratch.target, name, engine=scratch.engine)
+        assert change.effects[0].endswith("2 rows.")
+    scratch.run(later, [sales(("a", 9))])
+    expected = multiset([("a", 7), ("b", 1), ("a", 9)])
+    assert read(scratch, folder, "json", "shop", "amount") == expected
+    assert scratch.table_rows(scratch.lake.table(later.name, "copy"), "shop", "amount") == expected
+    assert scratch.rows(later, "shop", "amount") == multiset([("a", 9), ("b", 1)])
+    assert exactly_once(scratch, later).passed
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_the_check_expects_the_batches_of_a_new_table_from_its_first_one_on(scratch):
+    before = sales_stream(DeltaAppend())
+    scratch.run(before, [sales(("a", 5))])
+    later = sales_stream(DeltaAppend(name="copy"), DeltaAppend())
+    accept_new_sink(later, scratch.target, "copy")
+    scratch.run(later, [sales(("b", 3))])
+    assert exactly_once(scratch, later).passed
+    table = scratch.lake.table(later.name, "copy")
+    shutil.rmtree(table.uri)
+    result = exactly_once(scratch, later)
+    assert not result.passed
+    assert f"{table.name} is missing" in result.summary
+
+
+def test_a_stream_without_a_table_of_its_own_has_no_rows_to_fill_a_sink_with(scratch, tmp_path):
+    before = sales_stream(FileSink(str(tmp_path / "one"), "json"))
+    scratch.run(before, [sales(("a", 5))])
+    later = sales_stream(
+        FileSink(str(tmp_path / "two"), "json", name="two"), FileSink(str(tmp_path / "one"), "json")
+    )
+    with raises("nothing-to-change", "leave --fill out"):
+        accept_new_sink(later, scratch.target, "two", engine=scratch.engine, dry_run=True)
 
 
 def test_sinks_of_a_manifest_that_an_older_release_wrote_are_not_new(scratch, tmp_path, manifest_of):

@@ -214,6 +214,9 @@ class TableLog:
     @property
     def _oldest(self) -> int:
         """The oldest batch that must be in the table: a sink that was added later has none of those before it."""
+        manifest = self.context.snapshot.manifest
+        if manifest is not None and (begins := manifest.active.sinks_begin.get(self.sink)) is not None:
+            return begins
         if self.known is not None or self.batches.start == 0 or self.sink == MAIN_SINK:
             return 0
         return min(self._commits[0], default=0)
@@ -226,6 +229,8 @@ class TableLog:
         if expected:
             rows = f"with the rows of {pluralize(expected, 'batch')}"
             yield f"The table {self._name} is missing, {rows}. {_RESTORE}"
+        elif self.known is not None and self.sink != QUARANTINE:
+            yield f"The table {self._name} is missing, and version {self.known} existed at the last check. {_RESTORE}"
 
     def _holes(self) -> Iterator[str]:
         """Yield the versions whose file is missing, other than those that the log's cleanup has removed."""

@@ -248,7 +248,7 @@ class Connector(ABC, Generic[AnySource]):
     ) -> "DataFrame | None":
         """Return the rows from the position of a reading to an end once more, as a DataFrame that does not stream.
 
-        Rows that are gone may be missing. None where the kind cannot read them again.
+        Rows that the source no longer has are left out. None where the kind cannot read them again.
         """
         return None
 

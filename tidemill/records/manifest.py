@@ -79,6 +79,7 @@ class Generation:
         sinks: What each sink's table was written as, by sink name (`Sink.identity`).
         external_sinks: Where each sink that is no table wrote, likewise; None before the first run, and where an older
             Tidemill wrote the manifest: what is declared then is not new.
+        sinks_begin: The first batch of each sink that was accepted after the first runs, by sink name.
         operators: The stateful operators of the plan that the state belongs to; None where an older Tidemill wrote
             the manifest, and where the plan could not be read.
         accepted_changes: The changes of operators that a person has accepted, oldest first.
@@ -103,6 +104,7 @@ class Generation:
     spark_version: str | None = None
     sinks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     external_sinks: Mapping[str, Mapping[str, object]] | None = None
+    sinks_begin: Mapping[str, int] = field(default_factory=dict)
     operators: tuple[StatefulOperator, ...] | None = None
     accepted_changes: tuple[AcceptedChange, ...] = ()
     output_mode: str | None = None

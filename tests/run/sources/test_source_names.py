@@ -17,7 +17,8 @@ from tests.support.raising import raises
 from tidemill import DeltaAppend, Feed, FileSource, Pipeline, Raw
 from tidemill.checkpoint import read_tail
 from tidemill.errors import TerminalError
-from tidemill.operations.edits.accept import accept_new_sink, accept_new_source
+from tidemill.operations.edits.accept import accept_new_source
+from tidemill.operations.edits.new_sink import accept_new_sink
 from tidemill.operations.edits.rename_source import rename_source
 from tidemill.records.stream_records import StreamRecords
 

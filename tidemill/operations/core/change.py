@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tidemill.checkpoint.write import CheckpointWriter
     from tidemill.connectors.source_record import SourceRecord
     from tidemill.definitions.stream import Stream
+    from tidemill.records.lease import Lease
     from tidemill.records.operation import Operation
     from tidemill.target.target import Target
     from tidemill.text.names import StreamName
@@ -112,12 +113,14 @@ class StreamUnderChange:
 
     Attributes:
         edits: Where edits of its checkpoint go.
+        lease: The held lease; None for a plan.
     """
 
     stream: "Stream"
     snapshot: Snapshot
     manifest: Manifest
     writer: "CheckpointWriter"
+    lease: "Lease | None"
 
     @property
     def sources(self) -> "Mapping[str, SourceRecord]":
@@ -166,7 +169,7 @@ def changing(
     records = StreamRecords(target.lake, stream.name)
     if records.manifest() is None:
         raise never_run(stream, "it has never run, so there is nothing to change.")
-    with leased(records, reason, dry_run=dry_run):
+    with leased(records, reason, dry_run=dry_run) as lease:
         snapshot = records.snapshot()
         if (operation := records.operation()) is not None and operation.publishing:
             raise unfinished_error(operation, stream.name)
@@ -175,6 +178,7 @@ def changing(
             snapshot=snapshot,
             manifest=existing_manifest(records),
             writer=snapshot.writer(reason),
+            lease=lease,
         )
 
 

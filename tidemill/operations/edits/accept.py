@@ -12,10 +12,10 @@ from tidemill.errors import ConfigurationError
 from tidemill.operations.core.change import Change, changing
 from tidemill.operations.core.spec import Argument, OperationSpec, flag
 from tidemill.operations.edits.code_changes import build_now
+from tidemill.operations.edits.new_sink import accept_new_sink
 from tidemill.plans import state_compatibility as code_change
 from tidemill.records.check_state import Checked
 from tidemill.records.manifest import AcceptedChange
-from tidemill.run.decide.preconditions import new_sinks
 from tidemill.run.decide.sources import streaming_sources
 from tidemill.run.tables.guard import append_readings, refused_commits
 from tidemill.text.durations import now_iso
@@ -23,7 +23,6 @@ from tidemill.text.names import StreamName
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
-    from tidemill.records.stream_records import StreamRecords
     from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
 
@@ -66,49 +65,6 @@ def accept_new_source(stream: "Stream", target: "Target", name: str, *, dry_run:
             effects=tuple(effects),
             copies=subject.copies,
         )
-
-
-def accept_new_sink(stream: "Stream", target: "Target", name: str, *, dry_run: bool = False) -> Change:
-    """Accept that a new sink begins with the next batch.
-
-    Raises:
-        TerminalError: The definition has no such sink, or it is not new.
-        LeaseHeldError: A run holds the stream's lease.
-    """
-    with changing(stream, target, "accept", dry_run=dry_run) as subject:
-        active = subject.manifest.active
-        new = new_sinks(stream, active)
-        if name not in new:
-            raise subject.refuse(
-                f"its definition has no new sink {name!r}.",
-                f"name one of {', '.join(new)}." if new else "no action is needed; run the stream.",
-                code="nothing-to-change",
-            )
-        is_table = new[name] in stream.tables
-        if not dry_run:
-            field = "sinks" if is_table else "external_sinks"
-            recorded = {**(getattr(active, field) or {}), name: new[name].identity}
-            subject.snapshot.records.write_manifest(subject.manifest.with_active(**{field: recorded}))
-            _forget_batches(subject.snapshot.records, name)
-        return Change(
-            stream=stream.name,
-            what=f"The sink {name!r} is accepted, and begins with the next batch.",
-            effects=(
-                f"{'Its table' if is_table else 'It'} has no row of the batches up to {subject.snapshot.last_commit}.",
-            ),
-        )
-
-
-def _forget_batches(records: "StreamRecords", name: str) -> None:
-    """Let `exactly_once` compare a sink from its next batch on: what it has seen was elsewhere."""
-    checked = records.checked()
-    if checked is None or checked.position is None or name not in checked.position.sinks:
-        return
-    sinks = {sink: batch for sink, batch in checked.position.sinks.items() if sink != name}
-    behind = {sink: batch for sink, batch in checked.sinks_behind.items() if sink != name}
-    records.write_checked(
-        replace(checked, position=replace(checked.position, sinks=sinks), sinks_behind=behind)
-    )
 
 
 def accept_findings(stream: "Stream", target: "Target", *, dry_run: bool = False) -> Change:
@@ -261,13 +217,18 @@ def _accept(
     version: tuple[StreamName, int] | None,
     change: bool,
     findings: bool,
+    fill: bool,
     dry_run: bool,
 ) -> Change:
     del findings  # what is left
+    if fill and new_sink is None:
+        raise ConfigurationError(
+            "--fill is about a new sink.", fix="Give --new-sink NAME.", code="arguments-conflict"
+        )
     if new_source is not None:
         return accept_new_source(stream, target, new_source, dry_run=dry_run)
     if new_sink is not None:
-        return accept_new_sink(stream, target, new_sink, dry_run=dry_run)
+        return accept_new_sink(stream, target, new_sink, engine=engine if fill else None, dry_run=dry_run)
     if version is not None:
         return accept_version(stream, target, *version, dry_run=dry_run)
     if change:
@@ -293,6 +254,7 @@ ACCEPT = OperationSpec(
             "Accept the findings of the check exactly_once: later checks begin after the newest batch.",
         ),
         Argument(name="new_sink", help="This sink is new: let it begin with the next batch.", metavar="NAME"),
+        flag("fill", "With --new-sink: first write the rows that the stream's table has now."),
     ),
     one_of=("new_source", "version", "change", "findings", "new_sink"),
     one_stream=True,

@@ -124,18 +124,17 @@ def _check_sinks(stream: "Stream", snapshot: Snapshot, manifest: Manifest) -> No
     if new is None or snapshot.tail.latest_commit is None:
         return
     accept = f"tidemill accept {stream.name} --new-sink {quote(new.name)}"
+    fill = f"fill it with the rows that the stream's table has now: {accept} --fill"
     if new in stream.tables:
         what = f"its sink {new.name!r} is new, and its table"
         fix = (
-            f"fill it by computing the stream again: tidemill rebuild {stream.name}; or let it begin with the next "
+            f"{fill}; or with all rows, computed again: tidemill rebuild {stream.name}; or let it begin with the next "
             f"batch: {accept}"
         )
     else:
         where = ", ".join(f"{name} {value}" for name, value in new.identity.items())
         what = f"its {new.kind} {new.name!r}{f' ({where})' if where else ''} is new, and"
-        fix = (
-            f"let it begin with the next batch: {accept}; a rebuild writes tables and no earlier rows there."
-        )
+        fix = f"{fill}; or let it begin with the next batch: {accept}"
     raise TerminalError(
         f"{what} would lack the rows of all batches up to {snapshot.last_commit}.",
         stream=stream.name,
