@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tests.checkpoint import handmade
 from tests.support.raising import raises
-from tidemill import DeltaAppend, DeltaMerge, FileSource, Pipeline, QueryOptions
+from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, FileSource, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.operations.generations.adopt import STEPS, adopt
 from tidemill.records.stream_records import StreamRecords
@@ -201,9 +201,12 @@ class ByHand:
             str(self.table), rows, partition_by=list(partitions) or None, commit_properties=commit
         )
 
-    def adopt(self, *sinks):
+    def adopt(self, *sinks, mode="append"):
         source = FileSource(path="/in", format="json", schema="day STRING, id INT")
-        copied = Pipeline("shop").stream(source=source, sink=list(sinks), name="copied")(lambda rows: rows)
+        query = QueryOptions(output_mode=mode)
+        copied = Pipeline("shop").stream(source=source, sink=list(sinks), name="copied", query=query)(
+            lambda rows: rows
+        )
         return adopt(copied, self.target, self.checkpoint, table=self.table, dry_run=True)
 
 
@@ -214,9 +217,13 @@ def by_hand(tmp_path):
 
 def test_a_sink_that_plain_spark_does_not_have_adopts_no_table(by_hand):
     by_hand.write_table()
-    for sinks in ([DeltaMerge(keys=["id"], sequence_by="day")], [DeltaAppend(name="copy"), DeltaAppend()]):
+    for sinks, mode in (
+        ([DeltaMerge(keys=["id"], sequence_by="day")], "append"),
+        ([DeltaOverwrite()], "complete"),
+        ([DeltaAppend(name="copy"), DeltaAppend()], "append"),
+    ):
         with raises("adopt-not-possible", "DeltaAppend(...)"):
-            by_hand.adopt(*sinks)
+            by_hand.adopt(*sinks, mode=mode)
     assert "after batch 3" in by_hand.adopt(DeltaAppend()).what
 
 

@@ -71,7 +71,7 @@ def test_the_verdict_agrees_with_what_spark_does(name, scratch):
     if case.kind == "refused":
         assert result.error.what == change.what
     elif case.kind == "refused_by_spark":
-        assert result.error.code in ("state-incompatible", "checkpoint-not-sound")
+        assert result.error.code == "state-incompatible"
         assert result.error.error_class.startswith(("STATE_STORE_", "STREAMING_STATEFUL_OPERATOR_"))
     else:
         assert result.error is None
