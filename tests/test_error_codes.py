@@ -75,6 +75,13 @@ def test_every_code_is_documented_once_and_no_other():
     assert {code: location for code, location in used.items() if code not in known} == {}
 
 
+def test_every_code_is_named_by_a_test():
+    """A test that provokes an error names its code, as a string of its own, and not a part of the message."""
+    tests = (path for path in ROOT.glob("tests/**/*.py") if path != Path(__file__))
+    named = {code for path in tests for code in codes_in(ast.parse(path.read_text(encoding="utf-8")))}
+    assert [code for code in codes_of("docs/errors.md") if code not in named] == []
+
+
 def test_the_page_marks_the_codes_of_errors_that_are_worth_a_retry():
     transient = {"TransientError", "DeliveryError", "NotStartedError"}
     codes = {errors_of.code for errors_of in (DeliveryError, NotStartedError)}

@@ -4,8 +4,10 @@ import json
 import os
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.servers.warm import attached, serving
+from tests.support.raising import raises
 from tidemill import cli
 from tidemill.target.resolve import resolve
 
@@ -66,9 +68,11 @@ def test_stop_names_the_attached_processes_and_needs_yes_without_a_terminal(targ
 
 def test_start_is_refused_for_another_mode(tmp_path, target, command):
     (tmp_path / "tidemill.toml").write_text('[targets.dev.spark]\nmode = "local"\n')
+    with raises("spark-mode-not-warm", "target 'dev'", 'mode = "warm"') as raised:
+        CliRunner().invoke(cli.app, ["engine", "start"], catch_exceptions=False)
     status, _, errors = command("start")
     assert status == 2
-    assert 'Fix: Write mode = "warm"' in errors
+    assert str(raised.value) in errors
     assert not target.server.folder.exists()
 
 

@@ -92,6 +92,9 @@ def test_each_run_reads_the_files_that_are_there(scratch, files, how):
 def test_inferred_columns_stay_those_of_the_first_run(scratch, files):
     stream = files.stream(schema="infer", options={"header": "true"})
     files.order(1, FIRST)
+    files.countries.mkdir()
+    with raises("schema-unknown", files.countries, "schema="):
+        scratch.run(stream)
     files.replace_countries({"code": "name", **BEFORE})
     scratch.run(stream)
     numbers = {"code": "name", "de": "49", "fr": "33"}  # which would be inferred as integers now

@@ -46,6 +46,10 @@ def two(left, right):
     return left.union(right)
 
 
+async def later(events):
+    return events
+
+
 @pytest.mark.parametrize(
     ("declare", "code", "value"),
     [
@@ -261,6 +265,10 @@ def two(left, right):
             "spark.executor.memory",
         ),
         (lambda: QueryOptions(max_run="a while"), "argument-invalid", "a while"),
+        (lambda: declared(function=dict), "function-invalid", "<class 'dict'>"),
+        (lambda: declared(function=later), "function-invalid", "a coroutine or a generator"),
+        (lambda: declared(function=min), "function-invalid", "has no signature"),
+        (lambda: declared(function=lambda *events: events[0], name="same"), "function-invalid", "*args"),
         (lambda: declared(function=two), "source-arguments-differ", "['left', 'right']"),
         (
             lambda: declared(function=two, source={"left": declared(), "other": declared()}),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,7 +19,6 @@ from tests.support.raising import raises
 from tidemill.engines.dev import broker as broker_module
 from tidemill.engines.dev import supervised
 from tidemill.engines.dev.broker import Broker, Credentials, Ports, server_properties
-from tidemill.errors import ConfigurationError
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
@@ -106,10 +106,30 @@ def test_asking_for_an_address_needs_a_started_broker():
 
 @pytest.mark.parametrize("bad", ['a"b', "", "a b", "x;y", "ä"])
 def test_credentials_cannot_break_out_of_the_configuration(bad):
-    with pytest.raises(ConfigurationError):
+    with raises("argument-invalid"):
         Credentials("alice", bad)
-    with pytest.raises(ConfigurationError):
+    with raises("argument-invalid"):
         Credentials(bad, "secret")
+
+
+def test_a_topic_that_the_broker_never_lists_is_an_error(monkeypatch):
+    class Forgetful:
+        def __init__(self, settings):
+            assert settings == {"bootstrap.servers": "127.0.0.1:1"}
+
+        def create_topics(self, topics):
+            return {topic.topic: SimpleNamespace(result=lambda: None) for topic in topics}
+
+        def list_topics(self, **_):
+            return SimpleNamespace(topics={"another": None})
+
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", Forgetful)
+    monkeypatch.setattr(broker_module, "READY_SECONDS", 0.1)
+    monkeypatch.setattr(Broker, "bootstrap", "127.0.0.1:1")
+    with raises("broker-topic-not-listed", "'events'") as raised:
+        Broker().create_topic("events")
+    assert raised.value.transient
+    Broker().create_topic("another")
 
 
 def test_every_listener_is_on_loopback():

@@ -23,7 +23,6 @@ from tidemill.cli.machine import jars as command
 from tidemill.engines.jars import BROKER, SPARK, cache, ivy, sets, spark_jars
 from tidemill.engines.jars.cache import fetch, inspect, jars_of
 from tidemill.engines.jars.sets import JarSet
-from tidemill.errors import TransientError
 
 ROOT = Path(sets.__file__).parents[3]
 CONTENTS = {"one-1.0.jar": "first jar", "two-2.0.jar": "second jar"}
@@ -199,7 +198,7 @@ def test_a_damaged_copy_stays_if_its_replacement_cannot_be_fetched(world):
     jars_of(SET)[1].write_text("second jaR")
     world.java(NO_NETWORK)
 
-    with pytest.raises(TransientError):
+    with raises("jars-not-fetched"):
         fetch(SET)
     assert inspect(SET).faults[0].startswith("two-2.0.jar has sha256")
 
@@ -359,3 +358,13 @@ def test_the_command_speaks_to_people(monkeypatch):
         f"  {inspect(SET).folder}",
         "  `tidemill jars fetch` fetches them",
     ]
+
+
+def test_a_python_without_pyspark_or_without_its_jars_is_named(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "pyspark", None)  # as if it were not installed
+        with raises("pyspark-missing", "pip install tidemill"):
+            ivy.ivy_jar()
+    monkeypatch.setattr(ivy, "pyspark_folder", lambda: tmp_path)
+    with raises("pyspark-missing", "jars/ivy-*.jar"):
+        ivy.ivy_jar()

@@ -17,7 +17,8 @@ import pytest
 from tests.servers.warm import attached, serving
 from tests.support.raising import raises
 from tests.support.waiting import wait_for
-from tidemill.engines.warm import attachment, launch
+from tidemill.engines.engine import SparkEngine
+from tidemill.engines.warm import attachment, launch, stop
 from tidemill.engines.warm.settings import described, differences
 from tidemill.engines.warm.wire import ServerEndedError, ServerRecord, answer_to, running
 from tidemill.target.server_home import ServerHome
@@ -219,12 +220,20 @@ def test_a_server_that_does_not_start_is_reported_with_the_end_of_its_log(home, 
     assert not home.has_server
 
 
-def test_no_server_starts_while_the_jvm_of_one_that_was_killed_may_be_writing(home, monkeypatch):
-    jvm = subprocess.Popen(
+@pytest.fixture
+def jvm():
+    """A process that counts as the JVM of a server."""
+    process = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()", "pyspark-shell"], stdin=subprocess.PIPE
     )
     # A process that has just been started has no command line for a moment.
-    wait_for(lambda: "pyspark-shell" in psutil.Process(jvm.pid).cmdline(), 60)
+    wait_for(lambda: "pyspark-shell" in psutil.Process(process.pid).cmdline(), 60)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_no_server_starts_while_the_jvm_of_one_that_was_killed_may_be_writing(home, jvm, monkeypatch):
     os.close(home.lock())
     record = ServerRecord(pid=1, jvm_pid=jvm.pid, spark_port=1, control_port=1, started_at="", settings={})
     record.write(home)
@@ -244,3 +253,46 @@ def test_no_server_starts_while_the_jvm_of_one_that_was_killed_may_be_writing(ho
     with raises("warm-server-not-started", "status 1"):
         launch.ready_server(home, {}, idle_timeout=1, aborted=lambda: False)
     assert started
+
+
+def test_a_server_is_that_of_a_target():
+    with raises("warm-without-target"):
+        attachment.attach(SparkSettings(mode="warm"), aborted=lambda: False)
+
+
+def test_a_server_that_ends_whenever_a_run_attaches_is_reported_after_several_attempts(
+    home, served, monkeypatch
+):
+    monkeypatch.setattr(attachment, "server_confs", lambda _: {})
+    replace(running(home), settings=described({}, "token")).write(home)
+    served.stopping.set()  # it ends, and takes nobody any more
+    with raises("warm-server-ended") as raised:
+        attachment.attach(SparkSettings(mode="warm", server=home), aborted=lambda: False)
+    assert raised.value.transient
+    assert not served.count
+
+
+@pytest.mark.usefixtures("served")
+def test_a_run_whose_server_somebody_stops_starts_no_other_one(home, monkeypatch):
+    monkeypatch.setattr(attachment, "server_confs", lambda _: {})
+    monkeypatch.setattr(SparkEngine, "_connect", lambda _: SimpleNamespace())
+    replace(running(home), settings=described({}, "token")).write(home)
+    engine = SparkEngine(SparkSettings(mode="warm", server=home))
+    session = engine.root()
+    assert engine.root() is session
+    assert answer_to(home, running(home), "stop", force=True)["ok"]
+    assert engine._attachment.ended.wait(LONG)
+    with raises("warm-server-stopped"):
+        engine.root()
+
+
+def test_a_server_that_does_not_end_is_named_with_its_processes(home, jvm, monkeypatch):
+    os.close(home.lock())
+    record = ServerRecord(pid=1, jvm_pid=jvm.pid, spark_port=1, control_port=1, started_at="", settings={})
+    monkeypatch.setattr(stop, "END_SECONDS", 0.2)
+    with raises("warm-server-not-stopped", "target 'dev'", f"kill 1 {jvm.pid}") as raised:
+        stop.wait_until_ended(home, record)
+    assert raised.value.transient
+    jvm.kill()
+    jvm.communicate()
+    stop.wait_until_ended(home, record)

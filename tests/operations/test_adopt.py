@@ -5,15 +5,19 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import functions as F
 
+from tests.checkpoint import handmade
 from tests.support.raising import raises
-from tidemill import DeltaAppend, FileSource, Pipeline, QueryOptions
+from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, FileSource, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
 from tidemill.operations.generations.adopt import STEPS, adopt
 from tidemill.records.stream_records import StreamRecords
-from tidemill.testing import multiset
+from tidemill.storage.lake import Lake
+from tidemill.testing import Scratch, multiset
 
 SCHEMA = "id INT, at TIMESTAMP"
 
@@ -180,3 +184,75 @@ def test_a_table_of_another_query_is_refused(scratch, plain, tmp_path, engine):
     engine.new().sql("SELECT current_timestamp() AS start, 1L AS n").write.format("delta").save(str(other))
     with raises("checkpoint-of-another-query", other):
         adopt(declared(plain), scratch.target, checkpoint, table=other, dry_run=True)
+
+
+class ByHand:
+    """A checkpoint of a query of plain Spark that has read four files of the folder /in, and its table."""
+
+    def __init__(self, folder):
+        self.checkpoint = handmade.stateless(folder / "checkpoint")
+        self.table = folder / "table"
+        self.target = Scratch(lake=Lake.at(folder / "lake"), landing=folder, engine=None).target
+
+    def write_table(self, *partitions):
+        commit = CommitProperties(app_transactions=[Transaction(handmade.QUERY_ID, 3)])
+        rows = pa.table({"day": ["2026-01-01"], "id": [1]})
+        write_deltalake(
+            str(self.table), rows, partition_by=list(partitions) or None, commit_properties=commit
+        )
+
+    def adopt(self, *sinks, mode="append"):
+        source = FileSource(path="/in", format="json", schema="day STRING, id INT")
+        query = QueryOptions(output_mode=mode)
+        copied = Pipeline("shop").stream(source=source, sink=list(sinks), name="copied", query=query)(
+            lambda rows: rows
+        )
+        return adopt(copied, self.target, self.checkpoint, table=self.table, dry_run=True)
+
+
+@pytest.fixture
+def by_hand(tmp_path):
+    return ByHand(tmp_path)
+
+
+def test_a_sink_that_plain_spark_does_not_have_adopts_no_table(by_hand):
+    by_hand.write_table()
+    for sinks, mode in (
+        ([DeltaMerge(keys=["id"], sequence_by="day")], "append"),
+        ([DeltaOverwrite()], "complete"),
+        ([DeltaAppend(name="copy"), DeltaAppend()], "append"),
+    ):
+        with raises("adopt-not-possible", "DeltaAppend(...)"):
+            by_hand.adopt(*sinks, mode=mode)
+    assert "after batch 3" in by_hand.adopt(DeltaAppend()).what
+
+
+def test_a_state_that_has_the_paths_of_its_checkpoint_is_not_adopted(by_hand):
+    by_hand.write_table()
+    checkpoint = handmade.stateful(by_hand.checkpoint)
+    older = handmade.schema(checkpoint, "string")
+    schema = handmade.write(checkpoint / "state/0/_stateSchema/default/0_a", older.read_bytes())
+    handmade.remove(older)
+    handmade.remove(checkpoint / "state" / "0" / "_metadata" / "metadata")
+    handmade.operator(checkpoint, schema=schema)
+    for partition in (0, 1):
+        handmade.delta(checkpoint, 4, partition=partition, suffix="snapshot")
+    with raises("adopt-not-possible", "transformWithState"):
+        by_hand.adopt(DeltaAppend())
+
+
+def test_a_folder_without_a_table_is_not_adopted(by_hand):
+    with raises("table-missing", by_hand.target.lake.uri, "--table DIR"):
+        by_hand.adopt(DeltaAppend())  # the table may have been moved to its new location already
+    by_hand.table.mkdir()
+    (by_hand.table / "part.parquet").touch()
+    with raises("table-missing", "--table DIR"):
+        by_hand.adopt(DeltaAppend())
+
+
+def test_a_table_with_other_partitions_than_the_sink_is_not_adopted(by_hand):
+    by_hand.write_table("day")
+    for sink in (DeltaAppend(), DeltaAppend(partition_by=["id"])):
+        with raises("partitions-differ", by_hand.table, "DeltaAppend(partition_by=['day'])"):
+            by_hand.adopt(sink)
+    assert "after batch 3" in by_hand.adopt(DeltaAppend(partition_by=["day"])).what

@@ -10,12 +10,18 @@ from typer.testing import CliRunner
 from tests.run.fault_streams import shop
 from tests.run.test_two_runs import CONFIG
 from tests.support.raising import raises
+from tidemill import DeltaAppend, Pipeline
 from tidemill.cli import app
 from tidemill.errors import LeaseHeldError
-from tidemill.operations.edits.accept import accept_new_source
+from tidemill.operations.edits.accept import accept_new_source, accept_version
 from tidemill.operations.edits.rebind import rebind
+from tidemill.records.manifest import first_manifest
 from tidemill.records.stream_records import StreamRecords
+from tidemill.storage.lake import Lake
+from tidemill.storage.memory_store import MemoryStore
 from tidemill.target.target import FolderBinding
+from tidemill.testing import Scratch
+from tidemill.text.names import StreamName
 
 ORDER = {"order_id": "o1", "customer": "c1", "amount": 5, "at": "2026-01-01T00:00:00Z"}
 
@@ -95,3 +101,14 @@ def test_nothing_is_changed_beside_a_run(scratch, orders, tmp_path):
 def test_a_stream_that_has_never_run_has_nothing_to_change(scratch, orders):
     with raises("stream-never-run"):
         accept_new_source(orders, scratch.target, "events")
+
+
+def test_a_version_of_a_table_that_the_stream_does_not_read_is_not_accepted(tmp_path, orders):
+    lake = Lake(MemoryStore())
+    target = Scratch(lake=lake, landing=tmp_path, engine=None).target
+    copied = Pipeline("shop").stream(source=orders, sink=DeltaAppend(), name="copied")(lambda rows: rows)
+    StreamRecords(lake, copied.name).write_manifest(first_manifest({}))
+    with raises("upstream-not-read", "shop/others", "name one of shop/orders"):
+        accept_version(copied, target, StreamName("shop", "others"), 3)
+    with raises("nothing-to-change", "version 3 of shop/orders"):
+        accept_version(copied, target, orders.name, 3)

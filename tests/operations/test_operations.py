@@ -8,24 +8,30 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from tests.checkpoint import handmade
 from tests.support.raising import raises
-from tidemill import DeltaMerge, Feed, Json, Pipeline
+from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
+from tidemill.checkpoint.write import CheckpointWriter
+from tidemill.definitions.code_version import code_version
 from tidemill.operations.core.staging import Staging
-from tidemill.operations.core.steps import exclusive_operation, unfinished
+from tidemill.operations.core.steps import COMPUTE, exclusive_operation, staging_records, unfinished
 from tidemill.operations.generations.reset import reset
 from tidemill.operations.generations.rewind import rewind
 from tidemill.operations.housekeeping.maintain import maintain
 from tidemill.operations.housekeeping.prune import prune
 from tidemill.operations.replay.backfill import backfill
-from tidemill.operations.replay.rebuild import rebuild
+from tidemill.operations.replay.rebuild import REBUILD, rebuild
+from tidemill.records.manifest import Manifest, first_manifest
 from tidemill.records.operation import new_operation
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.execute.progress import Live
 from tidemill.run.spark import classic
 from tidemill.storage.lake import Lake
-from tidemill.testing import multiset
+from tidemill.testing import Scratch, multiset
 from tidemill.text.names import StreamName
 
 ORDERS = StreamName("shop", "orders")
@@ -137,6 +143,60 @@ def test_an_operation_over_which_another_has_begun_is_not_published(records):
     with raises("changed-meanwhile") as error:
         staging.complete(publish=True)
     assert error.value.fix == "start over: tidemill backfill shop/orders --from 2026-01-02"
+
+
+class NoSpark:
+    """An engine that no step asks for a session."""
+
+    def new(self):
+        pytest.fail("a step began")
+
+    def default_partitions(self):
+        return 1
+
+
+def days(records):
+    """A stream that has run once and can be rebuilt and backfilled, and the target."""
+    feed = Feed("orders", Json("id INT, day STRING"))
+    orders = Pipeline("shop").stream(source=feed, sink=DeltaAppend(), name="orders", backfill_by="day")(
+        lambda events: events
+    )
+    CheckpointWriter(records.checkpoint(1)).begin(handmade.QUERY_ID)
+    records.write_manifest(first_manifest({}).with_active(query_id=handmade.QUERY_ID))
+    rows = pa.table({"id": [1], "day": ["2026-01-02"]})
+    write_deltalake(records.table().uri, rows)
+    return orders, Scratch(lake=records.lake, landing=Path(records.lake.uri), engine=None).target
+
+
+@pytest.mark.parametrize("done", [(), ("old", "tables"), ("old", "tables", "ledger")])
+def test_a_rebuild_whose_staged_files_are_missing_changes_no_table(records, done):
+    orders, target = days(records)
+    decided = {"generation": 2, "code_version": code_version(orders), "missing": [], "old_rows": 1}
+    begun = REBUILD.begin(orders.name, REBUILD.recorded(keep_old=False, allow_missing=False), decided)
+    begun = replace(begun, publishing=True, done=(COMPUTE, *done), result={"rows_before": 1, "rows_after": 1})
+    records.write_operation(begun)
+    for _ in range(2):
+        with raises("staging-missing", "shop/orders", begun.id):
+            rebuild(orders, target, NoSpark())
+    assert (records.table().log.latest_version(), records.operation()) == (0, begun)
+    assert records.manifest().active.number == 1
+    # The folder was being removed, which is the last step.
+    records.write_operation(replace(begun, done=(COMPUTE, *REBUILD.steps[:-1])))
+    rebuild(orders, target, NoSpark())
+    assert records.operation() is None
+
+
+def test_a_rebuild_whose_staged_checkpoint_is_missing_changes_no_table(records):
+    orders, target = days(records)
+    decided = {"generation": 2, "code_version": code_version(orders), "missing": [], "old_rows": 1}
+    begun = REBUILD.begin(orders.name, REBUILD.recorded(keep_old=False, allow_missing=False), decided)
+    begun = replace(begun, publishing=True, done=(COMPUTE,), result={"rows_before": 1, "rows_after": 1})
+    records.write_operation(begun)
+    generation = replace(records.manifest().active, number=2, query_id=None)
+    staging_records(records, begun).write_manifest(Manifest(generations=(generation,)))
+    with raises("staging-missing", "shop/orders", records.checkpoint(2).uri()):
+        rebuild(orders, target, NoSpark())
+    assert records.table().log.latest_version() == 0
 
 
 @pytest.mark.campaign

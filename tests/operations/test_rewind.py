@@ -169,7 +169,7 @@ def test_a_reader_that_read_what_is_taken_back_names_its_own_rewind(scratch):
     everything = scratch.rows(windows)
     back(scratch, orders, to_batch=0)
     (refused,) = scratch.run_all([windows])
-    assert isinstance(refused.error, UpstreamChangeError)
+    assert (refused.error.code, type(refused.error)) == ("upstream-rewound", UpstreamChangeError)
     assert refused.error.fix == f"tidemill rewind shop/windows --to-batch {first}"
     back(scratch, windows, to_batch=first)
     kept = scratch.rows(windows)

@@ -71,6 +71,7 @@ def test_the_verdict_agrees_with_what_spark_does(name, scratch):
     if case.kind == "refused":
         assert result.error.what == change.what
     elif case.kind == "refused_by_spark":
+        assert result.error.code == "state-incompatible"
         assert result.error.error_class.startswith(("STATE_STORE_", "STREAMING_STATEFUL_OPERATOR_"))
     else:
         assert result.error is None
@@ -127,6 +128,7 @@ def test_a_first_batch_that_failed_fixes_the_types_of_state_only(scratch, keys, 
     if result.error is None:
         assert scratch.rows(now) == multiset([("y", 1), ("x", 1), ("z", 1)])
     else:
+        assert result.error.code == "state-incompatible"
         assert result.error.error_class == "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"
 
 

@@ -91,6 +91,13 @@ def test_a_step_of_the_handling_that_raises_is_a_warning(failing, step, also):
     assert any(type(also).__name__ in warning for warning in orders.warnings)
 
 
+def test_an_error_that_cannot_be_translated_has_a_code_and_its_type(failing):
+    failing.fail_afterwards(pipeline_run, "translated", OSError("disk"))
+    orders, _ = failing.run(ValueError("of the stream"))
+    assert (orders.error.code, orders.error.stream) == ("unexpected-error", "shop/orders")
+    assert "ValueError" in orders.error.what
+
+
 @pytest.mark.parametrize(
     "error", [SystemExit(3), KeyboardInterrupt(), SilentError()], ids=lambda e: type(e).__name__
 )

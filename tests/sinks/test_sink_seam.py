@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from tests.support.raising import raises
 from tidemill import (
@@ -159,3 +160,20 @@ def test_every_kind_of_sink_is_known_here():
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Sink") for base in node.bases)
     }
     assert declared == KINDS
+
+
+@pytest.mark.parametrize(
+    ("sink", "missing"),
+    [
+        (DeltaMerge(keys=["id", "shop"], sequence_by="n"), "shop"),
+        (DeltaMerge(keys=["id"], sequence_by="at"), "at"),
+        (DeltaMerge(keys=["id"], sequence_by="n", scd_type=2, valid_by="day"), "day"),
+    ],
+    ids=["keys", "sequence_by", "valid_by"],
+)
+def test_a_merge_refuses_an_output_without_one_of_its_columns(sink, missing):
+    output = StructType([StructField("id", StringType()), StructField("n", IntegerType())])
+    with raises("merge-column-missing", f"'{missing}'", "['id', 'n']"):
+        sink.table_schema(output)
+    names = sink.table_schema(StructType([*output, StructField(missing, StringType())])).names
+    assert names[:3] == ["id", "n", missing]

@@ -3,7 +3,17 @@
 from pipelines.ads.generate.amounts import Amounts, FeedAmounts
 from pipelines.ads.generate.arrivals import arrivals
 from pipelines.ads.generate.landing import generate
-from pipelines.ads.generate.records import Kind, Record
+from pipelines.ads.generate.records import FEEDS, Kind, Record
 from pipelines.ads.generate.topics import ALERTS_TOPIC, produce
 
-__all__ = ["ALERTS_TOPIC", "Amounts", "FeedAmounts", "Kind", "Record", "arrivals", "generate", "produce"]
+__all__ = [
+    "ALERTS_TOPIC",
+    "FEEDS",
+    "Amounts",
+    "FeedAmounts",
+    "Kind",
+    "Record",
+    "arrivals",
+    "generate",
+    "produce",
+]

@@ -72,7 +72,7 @@ def ingest(sink, rules, *, schema=EVENT, function=lambda rows: rows, options=Non
 
 
 def fails(scratch, stream, records):
-    with pytest.raises(TidemillError, match=PURPOSE):
+    with raises("query-failed", PURPOSE):
         scratch.run(stream, [records])
 
 

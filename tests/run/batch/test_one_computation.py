@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.support.failing import PURPOSE, Failing
+from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Expect, Feed, Json, Pipeline, QueryOptions
 from tidemill.definitions.sink import SinkContext
-from tidemill.errors import TidemillError
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.batch.writer import BatchWriter
 from tidemill.storage.table_ref import TableRef
@@ -204,7 +204,7 @@ def test_a_batch_that_is_repeated_is_read_once(scratch, engine, tmp_path, kind, 
     source = feed if kind == "feed" else write(engine, tmp_path / "t", 6)
     sinks = [Failing(when=when), DeltaAppend(name="copy")]
     stream = Pipeline("shop").stream(source=source, sink=sinks, name="twice")(lambda rows: rows)
-    with pytest.raises(TidemillError, match=PURPOSE):
+    with raises("query-failed", PURPOSE):
         scratch.run(stream)
     scratch.run(stream)
     assert numbers(scratch, stream) == [6]

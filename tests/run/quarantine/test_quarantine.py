@@ -2,7 +2,10 @@
 
 import json
 import sys
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +17,11 @@ from tidemill.checks.evaluation import evaluate
 from tidemill.errors import LeaseHeldError
 from tidemill.operations.core import steps
 from tidemill.operations.generations.rewind import rewind
-from tidemill.operations.quarantine.quarantine_replay import replay_quarantine
+from tidemill.operations.quarantine.quarantine_replay import REPLAY, replay_quarantine
+from tidemill.operations.quarantine.replay_plan import Verdict
+from tidemill.records.manifest import first_manifest
 from tidemill.records.stream_records import StreamRecords
+from tidemill.run.spark.engine import QueryServer
 from tidemill.storage.lake import Lake
 from tidemill.testing import Scratch, multiset
 
@@ -191,3 +197,60 @@ def test_a_stream_without_a_feed_has_no_quarantine(tmp_path):
     with raises("quarantine-missing"):
         replay_quarantine(shop(0)["copied"], target, None)
     assert not replay_quarantine(shop(0)["orders"], target, None).changes
+
+
+class Session:
+    """A session that takes confs and reads nothing."""
+
+    conf = SimpleNamespace(set=lambda *_: None)
+
+
+class Elsewhere:
+    """An engine of a server, whose sessions no step uses."""
+
+    def new(self):
+        return Session()
+
+    def close(self, session):
+        pass
+
+    def default_partitions(self):
+        return 1
+
+    def server(self):
+        return QueryServer(jvm_pid=0, attachment=Path("attachment"))
+
+
+@pytest.fixture
+def interrupted(tmp_path):
+    """A lake whose stream has a replay that was killed before its first step."""
+    orders = shop(0)["orders"]
+    records = StreamRecords(Lake.at(tmp_path), orders.name)
+    records.write_manifest(first_manifest({}))
+    verdict = asdict(Verdict(by_rule={}, records=2, passed=2))
+    decided = {
+        "verdict": verdict,
+        "metadata": {"fingerprint": "", "rows_read": 2},
+        "sinks": ["archive", "main"],
+    }
+    records.write_operation(replace(REPLAY.begin(orders.name, {}, decided), publishing=True))
+    return records
+
+
+def finished(records, stream):
+    target = Scratch(lake=records.lake, landing=Path(records.lake.uri), engine=None).target
+    return replay_quarantine(stream, target, Elsewhere())
+
+
+def test_a_replay_whose_staged_files_are_missing_writes_nothing(interrupted):
+    operation = interrupted.operation()
+    with raises("staging-missing", "shop/orders", interrupted.lake.staging(interrupted.stream), operation.id):
+        finished(interrupted, shop(0)["orders"])
+    assert interrupted.operation() == operation
+
+
+def test_a_replay_of_a_sink_that_was_removed_since_writes_nothing(interrupted):
+    operation, orders = interrupted.operation(), shop(0)["orders"]
+    with raises("sink-removed", "shop/orders", "'archive'", operation.id):
+        finished(interrupted, replace(orders, sinks=(orders.main,)))
+    assert interrupted.operation() == operation

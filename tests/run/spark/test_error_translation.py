@@ -3,7 +3,7 @@
 import pytest
 
 from tidemill.checkpoint.format.errors import FileAbsentError
-from tidemill.errors import TerminalError, TransientError
+from tidemill.errors import CheckpointError, TerminalError, TransientError
 from tidemill.run.spark.error_translation import CarriedError, translated
 from tidemill.text.names import StreamName
 
@@ -65,6 +65,53 @@ def test_an_error_of_tidemill_leaves_a_batch_function_as_it_is(error):
     assert isinstance(error, type(failure))
     assert (failure.code, failure.transient) == (error.code, error.transient)
     assert str(failure).startswith(str(error.of("shop/orders")))
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "code"),
+    [
+        ("java.net.ConnectException: Connection refused", TransientError, "query-interrupted"),
+        (
+            "[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict detected.",
+            TransientError,
+            "query-interrupted",
+        ),
+        (
+            "[DELTA_SCHEMA_CHANGED_WITH_VERSION] Detected schema change in version 3: ...",
+            TransientError,
+            "upstream-columns-changed",
+        ),
+        (
+            "[STREAMING_QUERY_EVOLUTION_ERROR.DUPLICATE_SOURCE_NAMES] Each source must have a unique name.",
+            TerminalError,
+            "source-used-twice",
+        ),
+        (
+            "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match existing state key schema.",
+            CheckpointError,
+            "state-incompatible",
+        ),
+        (
+            "[STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] It does not match the state metadata.",
+            CheckpointError,
+            "state-incompatible",
+        ),
+        ("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED]", CheckpointError, "checkpoint-not-sound"),
+    ],
+    ids=lambda value: value.split()[0].strip("[]:") if isinstance(value, str) else value.__name__,
+)
+def test_what_spark_reports_has_a_code_and_the_type_that_decides_about_a_retry(message, error, code):
+    stopped = (
+        f"[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {message} SQLSTATE: XXKST"
+    )
+    failure = translated(RuntimeError(stopped), ORDERS)
+    assert (failure.code, type(failure)) == (code, error)
+    assert failure.stream == str(ORDERS)
+
+
+def test_the_fix_of_an_input_that_is_used_twice_is_an_expression_of_python():
+    failure = translated(RuntimeError("[STREAMING_QUERY_EVOLUTION_ERROR.DUPLICATE_SOURCE_NAMES]"), ORDERS)
+    assert "source={'left': s, 'right': s}" in failure.fix
 
 
 def test_a_message_ends_before_the_plan():

@@ -22,6 +22,7 @@ from tidemill.cli.shared.output import (
 )
 from tidemill.errors import ConfigurationError
 from tidemill.target.config import FILE_NAME, find_config
+from tidemill.target.target import TopicBinding
 
 if TYPE_CHECKING:
     from dagster import ExecuteInProcessResult
@@ -145,10 +146,12 @@ class _Inputs:
 def _inputs(project: "ResolvedTarget", console: "Console", *, kafka: bool) -> Iterator[_Inputs]:
     if not kafka:
         landing = project.default_binding
-        if not isinstance(landing, Path):
+        feeds = load_generator(project.config.parent).FEEDS
+        topics = [feed for feed in feeds if isinstance(project.binding(feed), TopicBinding)]
+        if topics or not isinstance(landing, Path):
             raise ConfigurationError(
-                "The target 'dev' binds its feeds to Kafka, and the demo writes files.",
-                fix="Give it a landing folder in tidemill.toml, or run `tidemill demo --kafka`.",
+                f"The target 'dev' binds {', '.join(topics)} to Kafka, and the demo writes files.",
+                fix="Remove it from [targets.dev.feeds] of tidemill.toml, or run `tidemill demo --kafka`.",
                 code="demo-feeds-on-kafka",
             )
         yield _Inputs(project, landing=landing)

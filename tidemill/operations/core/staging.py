@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -86,8 +86,28 @@ class Staging(ABC):
                 return self._published(operation, lease)
 
     def _published(self, operation: "Operation", lease: "Lease") -> "Operation":
-        publishing = replace(self, operation=operation, lease=lease)
-        return execute_steps(self.records, operation, publishing.steps(), lease)
+        steps = replace(self, operation=operation, lease=lease).steps()
+        self._check_staged(operation, steps[:-1])
+        return execute_steps(self.records, operation, steps, lease)
+
+    def _check_staged(self, operation: "Operation", reading: Sequence[Step]) -> None:
+        """Check that the staging folder is there: without it, a step would replace rows by none.
+
+        Args:
+            reading: The steps that read it; the last one removes it.
+
+        Raises:
+            TerminalError: It is missing, and a step that reads it is not done.
+        """
+        if all(step.name in operation.done for step in reading) or self.staged.manifest() is not None:
+            return
+        raise TerminalError(
+            f"the staging folder of its {operation.kind} {operation.id} is missing.",
+            stream=self.stream.name,
+            lost="The rows that were computed are in this folder, and not yet in all tables.",
+            fix="restore the folder from a backup, and run the command again.",
+            code="staging-missing",
+        )
 
     @abstractmethod
     def compute(self) -> Mapping[str, Any]:
