@@ -101,6 +101,7 @@ def test_a_run_prints_a_line_per_stream_and_nothing_else(ended):
     assert "no_such_column" in next(line for line in lines if "case/wrong" in line)
 
 
+@pytest.mark.campaign
 def test_an_interrupt_of_a_batch_function_prints_no_stack(project, ended, tmp_path):
     assert ended.returncode == 1
     with (tmp_path / "err").open("w") as stderr:

@@ -144,6 +144,7 @@ def test_a_day_is_replayed_with_a_changed_rule_while_the_stream_goes_on(scratch,
     assert operation.result["rows_before"] == 6
 
 
+@pytest.mark.campaign
 def test_a_backfill_killed_while_it_catches_up_misses_nothing_that_arrives_afterwards(scratch, monkeypatch):
     first, changed = shop()["orders"], shop(extra=100)["orders"]
     for day in range(3):
@@ -310,10 +311,11 @@ def history(scd_type, extra, changed):
     return multiset(rows)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("scd_type", "changed"),
     [
-        pytest.param(1, {"back", "second"}, marks=pytest.mark.campaign),
+        (1, {"back", "second"}),
         (2, {"moved", "back", "second", "dropped"}),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.operations.test_rewind import ARRIVALS, CHANGED, Killed, arrive, run, shop, steps
+from tests.operations.test_rewind import ARRIVALS, CHANGED, Killed, arrive, run, shop
 from tests.run.fault_oracle import START, WINDOW, minute, orders_of, payments_of
 from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
@@ -113,7 +113,8 @@ def test_readers_see_the_old_rows_or_the_new_ones_and_refuse_the_commit(scratch)
     assert scratch.rows(windows) == every_table(range(2), extra=0)["windows"]
 
 
-@pytest.mark.parametrize("step", steps(STEPS))
+@pytest.mark.campaign
+@pytest.mark.parametrize("step", ["begin", *STEPS])
 def test_a_rebuild_that_is_killed_after_any_step_is_finished_by_the_same_command(scratch, monkeypatch, step):
     orders, changed = shop()["orders"], shop(extra=CHANGED)["orders"]
     arrive(scratch, shop(), 0)

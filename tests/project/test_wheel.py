@@ -121,6 +121,7 @@ def test_a_project_with_the_example_works_at_once(tmp_path, folder):
     assert "tables are in" in run(folder, "tidemill", "demo", "--events", "300", cwd=media)
 
 
+@pytest.mark.campaign
 def test_a_new_project_loads_in_dagster_and_runs_there(shop, folder):
     assert "All definitions loaded successfully" in run(folder, "dg", "check", "defs", cwd=shop)
     assert "shop__backlog" in run(folder, "dg", "list", "defs", cwd=shop)

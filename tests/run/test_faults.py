@@ -374,7 +374,11 @@ def killed_between_delta_and_spark(scratch, stream, tmp_path, *, changed):
 
 @pytest.mark.parametrize(
     ("stream", "changed"),
-    [("windows", True), pytest.param("visits", False, marks=campaign), ("paid", False)],
+    [
+        ("windows", True),
+        pytest.param("visits", False, marks=campaign),
+        pytest.param("paid", False, marks=campaign),
+    ],
 )
 def test_a_stateful_append_that_was_killed_between_delta_and_spark(waiting, tmp_path, stream, changed):
     """Delta has the batch, `commits/` has not: Spark alone would skip it and lose its watermark."""

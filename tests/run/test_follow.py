@@ -127,6 +127,7 @@ def test_what_arrives_flows_through_all_streams(scratch):
     assert sum(line.rows_read for line in StreamRecords(scratch.lake, orders.name).ledger.lines()) == 5
 
 
+@pytest.mark.campaign
 def test_streams_with_one_table_and_rows_that_rules_refuse(scratch):
     """In an empty lake: each stream starts when the tables that it needs have a batch."""
     shop = Pipeline("shop")

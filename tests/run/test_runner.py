@@ -139,6 +139,7 @@ def test_csv_and_raw_feeds(scratch):
     assert scratch.rows(raw_lines, "value") == multiset([("o1,5",), ("o2,x",)])
 
 
+@pytest.mark.campaign
 def test_files_of_all_formats(scratch, engine, tmp_path):
     rows = [(1, "a"), (2, "b")]
     frame = engine.new().createDataFrame(rows, "id INT, name STRING")
@@ -220,6 +221,7 @@ def test_any_other_change_of_the_columns_is_refused_before_the_run(scratch, chan
     assert scratch.rows(ingest(), "order_id") == multiset([("o1",), ("o2",)])
 
 
+@pytest.mark.campaign
 def test_several_targets_get_the_same_rows(scratch):
     sinks = [
         DeltaAppend(),

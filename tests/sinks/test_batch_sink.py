@@ -120,6 +120,7 @@ def test_an_error_of_the_function_commits_nothing_and_the_batch_is_repeated(scra
     assert first.rows == multiset(ARRIVALS[0])
 
 
+@pytest.mark.campaign
 def test_a_rewind_gives_the_rows_again_with_another_query_id(scratch, tmp_path):
     stream = sales_stream(recording(tmp_path / "calls", "shop", "amount"))
     scratch.run(stream, arrivals())
@@ -132,6 +133,7 @@ def test_a_rewind_gives_the_rows_again_with_another_query_id(scratch, tmp_path):
     assert committed(scratch, stream) == multiset(enumerate(map(len, ARRIVALS)))
 
 
+@pytest.mark.campaign
 def test_a_rebuild_replaces_tables_and_does_not_call_the_function(scratch, tmp_path):
     merge = DeltaMerge(keys=["shop"], sequence_by="amount")
     stream = sales_stream(recording(tmp_path / "calls", "shop"), merge)

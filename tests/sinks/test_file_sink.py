@@ -55,7 +55,7 @@ def test_spark_reads_the_rows_of_every_run(scratch, tmp_path):
 
 @pytest.mark.parametrize(
     ("point", "orphans"),
-    [("before-log-entry", True), ("between-sinks", False)],
+    [("before-log-entry", True), pytest.param("between-sinks", False, marks=pytest.mark.campaign)],
     ids=["before the log", "after the log"],
 )
 def test_a_run_killed_before_the_commit_leaves_each_row_once(scratch, tmp_path, point, orphans):

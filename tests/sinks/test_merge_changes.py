@@ -158,7 +158,13 @@ def written(spark, tmp_path):
     return write
 
 
-@pytest.mark.parametrize("kind", SINKS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.campaign] if kind in ("rows", "by batch") else [])
+        for kind in SINKS
+    ],
+)
 @given(history=histories())
 # Each example writes a new table, so one folder and one session serve all of them.
 @settings(max_examples=CASES, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -258,7 +264,8 @@ def test_keys_without_a_range(spark):
 CHANGE = "id STRING, name STRING, op STRING, seq BIGINT"
 
 
-@pytest.mark.parametrize("scd_type", [pytest.param(1, marks=pytest.mark.campaign), 2])
+@pytest.mark.campaign
+@pytest.mark.parametrize("scd_type", [1, 2])
 def test_a_merge_that_reads_the_changes_of_a_merge_ends_equal(scratch, scd_type):
     shop = Pipeline("shop")
     customers = shop.stream(

@@ -85,6 +85,7 @@ def test_late_rows_are_counted_and_dropped_according_to_the_watermarks(scratch, 
     assert_equal(tables(scratch, streams), expected)
 
 
+@pytest.mark.campaign
 @pytest.mark.kafka
 def test_the_same_through_a_broker(scratch, broker, tmp_path):
     cluster = KafkaCluster(bootstrap=broker.bootstrap)

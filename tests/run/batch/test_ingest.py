@@ -227,7 +227,11 @@ TOKYO = {"spark.sql.session.timeZone": "Asia/Tokyo"}
 AT = "id STRING, at TIMESTAMP"
 
 
-@pytest.mark.parametrize(("first", "second"), [(TOKYO, {}), ({}, TOKYO)], ids=["left out", "added"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(TOKYO, {}), pytest.param({}, TOKYO, marks=pytest.mark.campaign)],
+    ids=["left out", "added"],
+)
 def test_a_batch_is_finished_with_the_confs_that_its_rows_passed_with(scratch, first, second):
     rules = {"old": "at < TIMESTAMP'2026-01-01 00:00:00+00:00'"}
     new_year = [{"id": "new year in Tokyo", "at": "2026-01-01 05:00:00"}]

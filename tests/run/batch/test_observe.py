@@ -1,5 +1,7 @@
 """What functions observe: in the ledger, over the batches of a run, after a kill, and under which names."""
 
+import pytest
+
 from tests.conformance.streams.observing import streams
 from tests.conformance.streams.observing_oracle import FIRST_RUN, RUNS, batches, records
 from tests.support.killed import killed_when
@@ -30,6 +32,7 @@ def test_what_functions_observe_is_in_the_ledger_and_in_the_result(scratch):
     }
 
 
+@pytest.mark.campaign
 def test_after_a_kill_what_was_observed_is_there_or_unknown(scratch, tmp_path):
     shop = streams(scratch.landing)
     arrive(scratch, 1)

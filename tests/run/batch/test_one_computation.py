@@ -108,9 +108,10 @@ class Replace(DeltaAppend):
         rows.write.format("delta").mode("overwrite").save(table.uri)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "names",
-    [pytest.param(["main"], marks=pytest.mark.campaign), ["copy", "main"]],
+    [["main"], ["copy", "main"]],
     ids=["one sink", "two sinks"],
 )
 def test_a_sorted_and_limited_result_in_complete_mode_is_computed_once(engine, tmp_path, names):

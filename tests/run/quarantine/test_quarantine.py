@@ -28,11 +28,6 @@ from tidemill.testing import Scratch, multiset
 POINTS = ("staged", "begin", "table-archive", "table", "quarantine", "staging")
 
 
-def some_of(*points):
-    """All points for the campaign, and these for the gate: a kill takes long."""
-    return [pytest.param(point, marks=[] if point in points else pytest.mark.campaign) for point in POINTS]
-
-
 def amounts(*values):
     return [{"order_id": f"o{value}", "amount": value} for value in values]
 
@@ -120,7 +115,8 @@ class Killed(BaseException):
     """A kill, as far as files can show it."""
 
 
-@pytest.mark.parametrize("point", some_of("staged", "quarantine"))
+@pytest.mark.campaign
+@pytest.mark.parametrize("point", POINTS)
 def test_a_replay_that_ended_at_any_step_is_finished_as_it_was_decided(refused, monkeypatch, point):
     def pause(name, stream):
         if name == f"replay-{point}":
@@ -146,7 +142,9 @@ def test_a_replay_that_ended_at_any_step_is_finished_as_it_was_decided(refused, 
     assert exactly_once(refused, orders).passed
 
 
-@pytest.mark.parametrize("point", some_of("table"))
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, marks=[] if point == "table" else pytest.mark.campaign) for point in POINTS]
+)
 def test_a_replay_that_was_killed(refused, tmp_path, point):
     command = ["tests.run.quarantine.record_streams", refused.lake.uri, str(refused.landing), "-5"]
     killed_when(command, tmp_path, point=f"shop/orders:replay-{point}")

@@ -223,9 +223,8 @@ class Killed(BaseException):
     """A kill, as far as files can show it."""
 
 
-@pytest.mark.parametrize(
-    "point", ["table-archive", pytest.param("table", marks=pytest.mark.campaign), "quarantine"]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("point", ["table-archive", "table", "quarantine"])
 def test_a_replay_that_ended_at_any_step_is_finished_as_it_was_decided(refused, monkeypatch, point):
     def pause(name, stream):
         if name == f"replay-{point}":
@@ -267,7 +266,9 @@ def test_runs_that_were_killed_leave_each_row_in_one_table(scratch, tmp_path):
     assert contents(scratch, later["copied"]) == expected(ROWS, 100)
 
 
-@pytest.mark.parametrize("name", ["plain", "ingested", pytest.param("current", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "name", ["ingested", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("plain", "current"))]
+)
 def test_a_backfill_and_a_rebuild_quarantine_as_a_run_does(scratch, name):
     first = shop(100)[name]
     orders = first if name == "ingested" else shop(100)["orders"]

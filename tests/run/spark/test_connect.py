@@ -102,9 +102,8 @@ engine.stop()  # also `second`, which would keep this process from exiting
 SOME = ("impressions", "campaigns", "unique_impressions", "campaign_totals", "frequency_alerts")
 
 
-@pytest.mark.parametrize(
-    "streams", [SOME, pytest.param(ALL, marks=pytest.mark.campaign)], ids=["some", "all"]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("streams", [SOME, ALL], ids=["some", "all"])
 def test_ads_on_a_connect_server(remote, tmp_path, engine, streams):
     subprocess.run([sys.executable, "-c", RUN, remote, str(tmp_path), *streams], check=True, timeout=500)
     scratch = Scratch(lake=Lake.at(tmp_path / "lake"), landing=tmp_path / "landing", engine=engine)

@@ -186,6 +186,7 @@ def test_a_run_follows_its_sources_on_a_server(world):
     assert running(world.home) == record
 
 
+@pytest.mark.campaign
 def test_a_server_forgets_the_queries_of_runs_that_have_ended(world):
     record = world.server()
     world.arrive(("f", 1))
@@ -198,6 +199,7 @@ def test_a_server_forgets_the_queries_of_runs_that_have_ended(world):
     assert running(world.home) == record
 
 
+@pytest.mark.campaign
 def test_a_server_forgets_the_query_of_a_stream_while_its_run_continues(world):
     record = world.server()
     world.arrive(("g", 1))

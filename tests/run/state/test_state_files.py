@@ -38,9 +38,8 @@ def test_a_short_run_writes_snapshots_and_removes_old_state(scratch):
     assert 0 < kinds.count(".changelog") < BATCHES / 2
 
 
-@pytest.mark.parametrize(
-    ("rows", "snapshots"), [(100_000, True), pytest.param(100, False, marks=pytest.mark.campaign)]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize(("rows", "snapshots"), [(100_000, True), (100, False)])
 def test_a_run_after_a_large_batch_writes_a_snapshot_of_the_state(scratch, rows, snapshots):
     pipeline = Pipeline("shop")
     feed = Feed("orders", format=Json("id STRING, at TIMESTAMP"))

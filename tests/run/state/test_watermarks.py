@@ -127,6 +127,7 @@ def test_a_run_that_was_killed_before_its_records_forgets_no_event(scratch, kind
     assert lines[1].newest_event_ms_by_source == {"clicks": milliseconds(at(60))}
 
 
+@pytest.mark.campaign
 def test_a_rewind_forgets_the_events_after_its_batch(scratch):
     shop = Shop(scratch)
     shop.run(views=[("a", at(0))], clicks=[("x", at(10))])
@@ -159,7 +160,11 @@ def test_a_silent_input_holds_nothing_back_after_its_time(scratch):
     assert scratch.rows(shop.pairs) == multiset([("a", "a"), ("b", None), ("c", "c")])
 
 
-@pytest.mark.parametrize("idle", [{}, {"idle_after": "2 seconds"}], ids=["resumed", "idle"])
+@pytest.mark.parametrize(
+    "idle",
+    [pytest.param({}, marks=pytest.mark.campaign), {"idle_after": "2 seconds"}],
+    ids=["resumed", "idle"],
+)
 def test_a_query_that_follows_its_inputs_continues_the_watermark(scratch, monkeypatch, idle):
     """Spark knows only the inputs that had rows since the query began."""
     monkeypatch.setattr(following, "_LOOK_SECONDS", 0.2)
