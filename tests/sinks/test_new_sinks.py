@@ -57,7 +57,7 @@ def test_a_new_sink_that_is_no_table_is_named_until_it_is_accepted(scratch, tmp_
     assert manifest_of(before).active.external_sinks == {}
     later = sales_stream(FileSink(str(folder), "json"), DeltaAppend())
     for _ in range(2):
-        with raises("sink-new", "FileSink 'files'", str(folder), "--new-sink files", "rebuild") as raised:
+        with raises("sink-new", "FileSink 'files'", str(folder), "--new-sink files --fill") as raised:
             scratch.run(later, [sales(("b", 3))])
     assert "up to 0" in str(raised.value)
     [planned] = code_changes([later], scratch.target, scratch.engine)
