@@ -67,7 +67,8 @@ campaign: java $(READY) ## run the long tests, and ten thousand cases of each hy
 conformance: java $(READY) ## test each row of the conformance table, and write docs/conformance.md and docs/gallery.md
 	$(BIN)/tidemill jars fetch --broker
 	-$(BIN)/python -m pytest -n 2 --dist loadfile --junitxml .tidemill/conformance.xml tests/conformance $(ARGS)
-	$(BIN)/python -m tests.conformance.report .tidemill/conformance.xml
+	$(BIN)/python -m tests.conformance.report .tidemill/conformance.xml; passed=$$?; \
+		$(BIN)/ruff format --quiet docs/gallery.md; exit $$passed
 
 # The tests of what streams write, wherever Spark runs: about 20 minutes on a warm server, 25 on a cluster.
 WRITES = $(patsubst %,tests/%.py,run/test_faults operations/test_backfill operations/test_rewind \
