@@ -83,6 +83,7 @@ def test_a_new_sink_is_filled_with_the_rows_of_the_table_once(scratch, tmp_path,
     before, folder = sales_stream(DeltaMerge(keys=["shop"], sequence_by="amount")), tmp_path / "files"
     scratch.run(before, [sales(("a", 5), ("b", 1))])
     scratch.run(before, [sales(("a", 7))])
+    assert exactly_once(scratch, before).passed  # the next check compares what is new
     later = sales_stream(
         FileSink(str(folder), "json"),
         DeltaAppend(name="copy"),
@@ -100,6 +101,7 @@ def test_a_new_sink_is_filled_with_the_rows_of_the_table_once(scratch, tmp_path,
                     accept_new_sink(later, scratch.target, name, engine=scratch.engine)
         change = accept_new_sink(later, scratch.target, name, engine=scratch.engine)
         assert change.effects[0].endswith("2 rows.")
+    assert exactly_once(scratch, later).passed
     scratch.run(later, [sales(("a", 9))])
     expected = multiset([("a", 7), ("b", 1), ("a", 9)])
     assert read(scratch, folder, "json", "shop", "amount") == expected

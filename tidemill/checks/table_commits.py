@@ -212,11 +212,16 @@ class TableLog:
         return {str(name): _writers(StreamRecords(records.lake, name)) for name in names}
 
     @property
+    def _begins(self) -> int | None:
+        """The first batch of a sink that was accepted later; None of one that has all batches."""
+        manifest = self.context.snapshot.manifest
+        return None if manifest is None else manifest.active.sinks_begin.get(self.sink)
+
+    @property
     def _oldest(self) -> int:
         """The oldest batch that must be in the table: a sink that was added later has none of those before it."""
-        manifest = self.context.snapshot.manifest
-        if manifest is not None and (begins := manifest.active.sinks_begin.get(self.sink)) is not None:
-            return begins
+        if self._begins is not None:
+            return self._begins
         if self.known is not None or self.batches.start == 0 or self.sink == MAIN_SINK:
             return 0
         return min(self._commits[0], default=0)
@@ -257,7 +262,9 @@ class TableLog:
         last_commit = self.context.snapshot.last_commit
         for batch, commits in self._commits[0].items():
             version = f"Version {commits[0].version} of {self._name}"
-            if batch < self.batches.start:
+            # A sink was filled as a batch that an earlier check has compared in the other tables.
+            is_filled = self.known is None and batch == self._begins and len(commits) == 1
+            if batch < self.batches.start and not is_filled:
                 yield (
                     f"{version} has batch {batch} again, which an earlier version had: its rows are in the table "
                     f"twice. {self._undo(commits[0].version)}"

@@ -26,7 +26,7 @@ from tidemill.storage.store import Store
 from tidemill.text.durations import spark_interval
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from tidemill.storage.lake import Lake
@@ -366,7 +366,14 @@ def observed_input(rows: "DataFrame", name: str, watermark: Watermark | None = N
     """
     from pyspark.sql import functions as F
 
-    metrics = [F.count(F.lit(1)).alias("rows")]
-    if watermark is not None and (watermark.column, "timestamp") in rows.dtypes:
-        metrics.append(F.unix_millis(F.max(F.col(watermark.column))).alias(NEWEST_EVENT))
+    metrics = [F.count(F.lit(1)).alias("rows"), *newest_event_of(rows, watermark)]
     return rows.observe(f"{READ_OBSERVATION}{name}", *metrics)
+
+
+def newest_event_of(rows: "DataFrame", watermark: Watermark | None) -> "list[Column]":
+    """Return the aggregate of the newest event time; none where there is no watermark on a timestamp."""
+    from pyspark.sql import functions as F
+
+    if watermark is None or (watermark.column, "timestamp") not in rows.dtypes:
+        return []
+    return [F.unix_millis(F.max(F.col(watermark.column))).alias(NEWEST_EVENT)]

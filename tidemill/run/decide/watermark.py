@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidemill.checkpoint import FileAbsentError, SourceOffset, read_offset
-from tidemill.connectors.connector import Reading, SourceContext
+from tidemill.connectors.connector import Reading, SourceContext, newest_event_of
 from tidemill.connectors.registry import resolved
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.options import WATERMARK_POLICY
@@ -105,16 +105,14 @@ def newest_events(
         newest[name] = connector.newest_event(bound, reading, end)
         if newest[name] is None and context is not None:
             rows = connector.load_again(bound, context, reading, end)
-            newest[name] = None if rows is None else _newest_in(rows, source.watermark.column)
+            newest[name] = None if rows is None else _newest_in(rows, source.watermark)
     return {name: time_ms for name, time_ms in newest.items() if time_ms is not None}
 
 
-def _newest_in(rows: "DataFrame", column: str) -> int | None:
-    """Return the newest time in a column, milliseconds since the epoch; None without one."""
-    from pyspark.sql import functions as F
-
-    newest: int | None = rows.select(F.unix_millis(F.max(column))).collect()[0][0]
-    return newest
+def _newest_in(rows: "DataFrame", watermark: "Watermark") -> int | None:
+    """Return the newest event time of rows, milliseconds since the epoch; None where they have none."""
+    newest = newest_event_of(rows, watermark)
+    return rows.agg(*newest).collect()[0][0] if newest else None
 
 
 def _mark(generation: "Generation", name: str, watermark: "Watermark") -> int:
