@@ -24,6 +24,7 @@ from tidemill.checks.evaluation import evaluate
 from tidemill.operations.edits import new_sink
 from tidemill.operations.edits.code_changes import code_changes
 from tidemill.operations.edits.new_sink import accept_new_sink
+from tidemill.operations.generations.rewind import rewind
 from tidemill.records.manifest import Generation
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.preconditions import new_sinks
@@ -126,6 +127,16 @@ def test_the_check_expects_the_batches_of_a_new_table_from_its_first_one_on(scra
     result = exactly_once(scratch, later)
     assert not result.passed
     assert f"{table.name} is missing" in result.summary
+
+
+def test_a_rewind_to_before_a_sink_began_is_refused(scratch):
+    before, later = sales_stream(DeltaAppend()), sales_stream(DeltaAppend(name="copy"), DeltaAppend())
+    for batch in range(3):
+        scratch.run(before, [sales(("a", batch))])
+    accept_new_sink(later, scratch.target, "copy")
+    scratch.run(later, [sales(("a", 3))])
+    with raises("rewind-not-possible", "sales__copy", "tidemill rebuild shops/sales"):
+        rewind(later, scratch.target, scratch.engine, to_batch=0)
 
 
 def test_a_stream_without_a_table_of_its_own_has_no_rows_to_fill_a_sink_with(scratch, tmp_path):

@@ -16,6 +16,7 @@ from tidemill.operations.core.steps import (
     exclusive_operation,
     execute_steps,
     holding_when_free,
+    staging_missing,
     staging_records,
 )
 from tidemill.records.stream_records import StreamRecords
@@ -101,13 +102,8 @@ class Staging(ABC):
         """
         if all(step.name in operation.done for step in reading) or self.staged.manifest() is not None:
             return
-        raise TerminalError(
-            f"the staging folder of its {operation.kind} {operation.id} is missing.",
-            stream=self.stream.name,
-            lost="The rows that were computed are in this folder, and not yet in all tables.",
-            fix="restore the folder from a backup, and run the command again.",
-            code="staging-missing",
-        )
+        folder = f"{self.records.lake.staging(self.stream.name)}/{operation.id}"
+        raise staging_missing(self.records, operation, folder)
 
     @abstractmethod
     def compute(self) -> Mapping[str, Any]:

@@ -124,6 +124,17 @@ def staging_records(
     return StreamRecords(StagingLake(staging, checkpoints), records.stream)
 
 
+def staging_missing(records: StreamRecords, operation: Operation, folder: object) -> TerminalError:
+    """Return the error that what an operation has computed, and not yet published, is missing."""
+    return TerminalError(
+        f"the staging folder {folder} of its {operation.kind} {operation.id} is missing.",
+        stream=records.stream,
+        lost="The rows that were computed are in this folder, and not yet in all tables.",
+        fix="restore the folder from a backup, and run the command again.",
+        code="staging-missing",
+    )
+
+
 def ensure_computed(
     records: StreamRecords, operation: Operation, compute: Callable[[], Mapping[str, Any]]
 ) -> Operation:

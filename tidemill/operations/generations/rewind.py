@@ -335,9 +335,6 @@ def _rewound(manifest: Manifest, decided: Mapping[str, Any], newest_events: Newe
             query_id=decided["query_id"],
             ledger_batch=decided["batch"],
             newest_events=newest_events,
-            sinks_begin={
-                name: min(first, decided["batch"] + 1) for name, first in active.sinks_begin.items()
-            },
             continues=active.number,
             first_batch=decided["batch"] + 1,
         )

@@ -20,7 +20,14 @@ from tidemill.definitions.sink import BatchIdentity, CommitMetadata, SinkBatch
 from tidemill.errors import TerminalError, TidemillError
 from tidemill.operations.core.spec import OperationSpec
 from tidemill.operations.core.staging import operation_metadata
-from tidemill.operations.core.steps import Step, execute_steps, existing_manifest, leased, unfinished
+from tidemill.operations.core.steps import (
+    Step,
+    execute_steps,
+    existing_manifest,
+    leased,
+    staging_missing,
+    unfinished,
+)
 from tidemill.operations.generations.table_versions import continued
 from tidemill.operations.quarantine.quarantine_view import with_quarantine
 from tidemill.operations.quarantine.replay_plan import Replay, Verdict, effects_of
@@ -232,13 +239,7 @@ class _Replaying:
     def _staged(self, operation: Operation, table: str) -> "DataFrame":
         staged = self._staged_table(operation, table)
         if staged.open() is None:
-            raise TerminalError(
-                f"the staging folder {staged} of its replay {operation.id} is missing.",
-                stream=self.stream.name,
-                lost="The rows of the records that passed are in this folder, and in no table yet.",
-                fix="restore the folder from a backup, and run the command again.",
-                code="staging-missing",
-            )
+            raise staging_missing(self._records, operation, staged)
         return staged.read(self._spark)
 
     def _staged_table(self, operation: Operation, name: str) -> TableRef:
