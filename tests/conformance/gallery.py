@@ -67,6 +67,7 @@ def src_file_formats(folder):
         "xml": FileSource(path=folder, format="xml", schema=ROW, options={"rowTag": "row"}),
         "parquet": FileSource(path=folder, format="parquet", schema=ROW),
         "orc": FileSource(path=folder, format="orc", schema=ROW),
+        "avro": FileSource(path=folder, format="avro", schema=ROW),
         "binaryFile": FileSource(path=folder, format="binaryFile"),
         "infer": FileSource(path=folder, format="parquet", schema="infer"),
     }

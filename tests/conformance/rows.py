@@ -1,7 +1,7 @@
 """The rows of the conformance table: what Structured Streaming can do, by the ids of the tests that show it."""
 
 ROWS = {
-    "SRC-FILE-FORMATS": "File source: text, csv, json, orc, parquet, xml and binaryFile; a glob; an inferred schema",
+    "SRC-FILE-FORMATS": "Files of text, csv, json, orc, parquet, avro, xml and binaryFile; a glob; an inferred schema",
     "SRC-FILE-RATE": "`maxFilesPerTrigger`, `maxBytesPerTrigger`",
     "SRC-FILE-ORDER": "Files by modification time; `latestFirst` reverses it",
     "SRC-FILE-NAME": "`fileNameOnly`: a name in another folder counts as seen",

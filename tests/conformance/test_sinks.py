@@ -243,7 +243,7 @@ def test_rec_restart(scratch, tmp_path):
     assert scratch.rows(rec_restart) == multiset(users.items())
 
 
-@pytest.mark.parametrize("format", ["json", "parquet", "orc", "csv"])
+@pytest.mark.parametrize("format", ["json", "parquet", "orc", "avro", "csv"])
 def test_sink_file(scratch, tmp_path, format):
     shop, folder = Pipeline("shop"), str(tmp_path / "out")
     views = views_of(shop)

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.conformance import gallery
 from tests.conformance.as_written import assert_refused
+from tests.support.avro import write_avro
 from tests.support.raising import raises
 from tests.support.script_result import script_result
 from tidemill import DeltaAppend, DeltaSource, Pipeline
@@ -29,6 +30,7 @@ WRITERS = {
     ),
     "parquet": lambda path, rows: pyarrow.parquet.write_table(_table(rows), path),
     "orc": lambda path, rows: pyarrow.orc.write_table(_table(rows), path),
+    "avro": lambda path, rows: write_avro(path, {"id": "string", "n": "long"}, rows),
     "binaryFile": lambda path, rows: path.write_bytes(repr(rows).encode()),
 }
 WRITERS["infer"] = WRITERS["parquet"]

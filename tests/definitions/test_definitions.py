@@ -74,9 +74,9 @@ async def later(events):
         ),
         (lambda: FEED.with_watermark("t", "2 hours"), "feed-with-state", "'t'"),
         (
-            lambda: FileSource(path="in", format="avro", schema="a INT"),
+            lambda: FileSource(path="in", format="xls", schema="a INT"),
             "argument-invalid",
-            "format is 'avro'",
+            "format is 'xls'",
         ),
         (
             lambda: FileSource(path="in", format="xml", schema="a INT"),

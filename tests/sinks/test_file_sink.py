@@ -151,7 +151,6 @@ def test_another_layout_of_the_same_folder_is_refused(tmp_path, changed):
     [
         ({"path": ""}, "argument-invalid", "path"),
         ({"path": "s3://bucket/files"}, "store-not-supported", "s3://"),
-        ({"format": "avro"}, "argument-invalid", "a jar that Tidemill does not install"),
         ({"format": "xls"}, "argument-invalid", "'xls'"),
         ({"partition_by": "day"}, "argument-invalid", "['day']"),
         ({"retention": "soon"}, "argument-invalid", "retention"),

@@ -1,7 +1,7 @@
 """The options of Spark's sources and of its writers of files by name: Spark ignores a misspelled one without a warning.
 
-Sources: Spark guide "Data Sources" (generic, JSON, CSV, XML, text, Parquet, ORC and binary files), "Input Sources" of
-Structured Streaming, the Kafka integration guide, and Delta's "Table streaming reads".
+Sources: Spark guide "Data Sources" (generic, JSON, CSV, XML, text, Parquet, ORC, Avro and binary files), "Input
+Sources" of Structured Streaming, the Kafka integration guide, and Delta's "Table streaming reads".
 """
 
 import re
@@ -46,6 +46,10 @@ FORMAT_OPTIONS: Mapping[str, frozenset[str]] = {
     "text": _names("wholetext lineSep encoding"),
     "parquet": _names("datetimeRebaseMode int96RebaseMode mergeSchema"),
     "orc": _names("mergeSchema"),
+    "avro": _names(
+        "avroSchema avroSchemaUrl positionalFieldMatching datetimeRebaseMode enableStableIdentifiersForUnionType "
+        "stableIdentifierPrefixForUnionType recursiveFieldMaxDepth"
+    ),
 }
 STREAMED_FILE_OPTIONS = _names(
     "maxFilesPerTrigger maxBytesPerTrigger latestFirst maxFileAge maxCachedFiles fileNameOnly cleanSource "
@@ -68,6 +72,7 @@ WRITER_OPTIONS: Mapping[str, frozenset[str]] = {
         "ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace"
     ),
     "text": _WRITTEN_TEXT,
+    "avro": _WRITTEN | _names("avroSchema avroSchemaUrl recordName recordNamespace positionalFieldMatching"),
 }
 KAFKA_OPTIONS = _names(
     "startingTimestamp startingOffsetsByTimestamp startingOffsetsByTimestampStrategy failOnDataLoss "
@@ -103,7 +108,7 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
             "allowNumericLeadingZeros allowBackslashEscapingAnyCharacter allowUnquotedControlChars "
             "allowNonNumericNumbers dropFieldIfAllNull columnPruning header excludeAttribute treatEmptyValuesAsNulls "
             "ignoreSurroundingSpaces ignoreNamespace ignoreNullFields quoteAll escapeQuotes "
-            "writeNonAsciiCharacterAsCodePoint"
+            "writeNonAsciiCharacterAsCodePoint positionalFieldMatching enableStableIdentifiersForUnionType"
         ),
         ("true", "false"),
     ),

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
     from tidemill.target.target import Target
 
-FileSinkFormat = Literal["parquet", "orc", "json", "csv", "text"]
+FileSinkFormat = Literal["parquet", "orc", "avro", "json", "csv", "text"]
 
 _STAGING = "_staging"
-_REFUSED = {"avro": ", for which Spark needs a jar that Tidemill does not install"}
 _ARGUMENTS = {"path": "path=", "retention": "retention="}
 
 
@@ -62,8 +61,8 @@ class FileSink(ExternalSink):
 
     Attributes:
         path: A folder of a local or mounted file system, new or written by such sinks.
-        format: parquet, orc, json, csv or text. text takes one STRING column next to those of `partition_by`, and csv
-            takes no nested columns.
+        format: parquet, orc, avro, json, csv or text. text takes one STRING column next to those of `partition_by`, and
+            csv takes no nested columns.
         partition_by: Columns that become folders, such as `day=2026-01-31`, and are not in the files.
         options: Options of Spark's writer of the format, such as `{"compression": "gzip"}`; for parquet and orc also
             properties that begin with `parquet.` and `orc.`.
@@ -87,8 +86,7 @@ class FileSink(ExternalSink):
         label = f"FileSink {self.path!r}"
         if self.format not in get_args(FileSinkFormat):
             raise DefinitionError(
-                f"{label}: format is {self.format!r}{_REFUSED.get(self.format, '')}; "
-                f"use one of {', '.join(get_args(FileSinkFormat))}."
+                f"{label}: format is {self.format!r}; use one of {', '.join(get_args(FileSinkFormat))}."
             )
         if isinstance(self.partition_by, str) or not all(isinstance(one, str) for one in self.partition_by):
             raise DefinitionError(

@@ -5,8 +5,9 @@ import json
 import pytest
 from pyspark.sql import types as t
 
+from tests.support.avro import write_avro
 from tests.text.test_ddl import DDL, NESTED
-from tidemill import DeltaAppend, FileSource, Pipeline
+from tidemill import DeltaAppend, FileSink, FileSource, Pipeline
 from tidemill.operations.edits.code_changes import code_changes
 from tidemill.operations.replay.rebuild import rebuild
 from tidemill.run.spark.engine import session_of
@@ -31,6 +32,24 @@ def test_xml_files_are_read_once(scratch, tmp_path):
         scratch.run(stream)
     assert scratch.run(stream)[0].outcome == "idle"
     assert scratch.rows(stream) == multiset([(1, "n1"), (2, "n2")])
+
+
+def test_avro_files_are_read_once_and_written(scratch, tmp_path):
+    (tmp_path / "in").mkdir()
+    out = str(tmp_path / "out")
+    source = FileSource(path=str(tmp_path / "in"), format="avro", schema="infer")
+    stream = Pipeline("shop").stream(
+        source=source, sink=[DeltaAppend(), FileSink(out, "avro")], name="orders"
+    )(lambda rows: rows)
+    written = [[(1, "n1"), (-70, "n2")], [(1 << 40, "n3")]]
+    for number, rows in enumerate(written):
+        write_avro(tmp_path / "in" / f"{number}.avro", {"id": "long", "name": "string"}, rows)
+        scratch.run(stream)
+    assert scratch.run(stream)[0].outcome == "idle"
+    expected = multiset(written[0] + written[1])
+    assert scratch.rows(stream) == expected
+    with session_of(scratch.engine) as spark:
+        assert multiset(map(tuple, spark.read.format("avro").load(out).collect())) == expected
 
 
 def test_whole_files_are_rows_with_their_content(scratch, tmp_path):

@@ -1,4 +1,4 @@
-"""Folders of files as a source: json, csv, xml, text, parquet, orc, and whole files."""
+"""Folders of files as a source: json, csv, xml, text, parquet, orc, avro, and whole files."""
 
 import os
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from tidemill.text.sql_parsing import valid_schema
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-FileFormat = Literal["json", "csv", "xml", "text", "parquet", "orc", "binaryFile"]
+FileFormat = Literal["json", "csv", "xml", "text", "parquet", "orc", "avro", "binaryFile"]
 FileMode = Literal["append", "static"]
 _INFER = "infer"
 _WITHOUT_SCHEMA: Mapping[str, str | None] = {
@@ -44,8 +44,8 @@ class FileSource(Source):
 
     Attributes:
         path: A folder or a glob of folders.
-        format: json, csv, xml, text, parquet, orc or binaryFile (a row per file, with its content). xml needs the
-            option `rowTag`.
+        format: json, csv, xml, text, parquet, orc, avro or binaryFile (a row per file, with its content). xml needs
+            the option `rowTag`.
         schema: A DDL schema or a `StructType`; text and binaryFile have their own. With `"infer"` the first run infers
             it from the files that are there and records it, and files that come later do not change it; `tidemill
             rebuild` and `tidemill reset` infer it again.

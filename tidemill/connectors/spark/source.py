@@ -17,7 +17,7 @@ _KNOWN = {
     "kafka": "KafkaSource",
     "delta": "DeltaSource",
     "rate-micro-batch": "RateSource",
-    **dict.fromkeys(("binaryFile", "csv", "json", "orc", "parquet", "text", "xml"), "FileSource"),
+    **dict.fromkeys(("avro", "binaryFile", "csv", "json", "orc", "parquet", "text", "xml"), "FileSource"),
 }
 _STATIC = {"jdbc": "use JdbcSource next to a source that streams"}
 _ENDLESS = {
