@@ -6,17 +6,12 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.servers.postgres import PASSWORD, VARIABLE
-from tests.sinks.killed.kafka_streams import sales_stream
+from tests.sinks.streams import sales, sales_stream
 from tidemill import DeltaAppend, FileSink, JdbcSink
 from tidemill.checks.evaluation import evaluate
 from tidemill.operations.edits.accept import accept_findings
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.status import status_of
-
-
-def sales(*rows):
-    return [{"shop": shop, "amount": amount} for shop, amount in rows]
-
 
 ARRIVALS = [sales(("a", 5)), sales(("b", 3)), sales(("c", 7))]
 

@@ -2,16 +2,12 @@
 
 import pytest
 
-from tests.sinks.killed.kafka_streams import sales_stream
+from tests.sinks.streams import sales, sales_stream
 from tests.support.raising import raises
 from tidemill import ConsoleSink, MemorySink
 from tidemill.testing import multiset
 
 ARRIVALS = [[("a shop with a long name", 5), (None, 3)], [("a", 5), ("b", 7)]]
-
-
-def sales(*rows):
-    return [{"shop": shop, "amount": amount} for shop, amount in rows]
 
 
 def test_rows_are_printed_and_kept_in_memory(scratch, capfd):

@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 
 from tests.servers.postgres import PASSWORD, VARIABLE
-from tests.sinks.killed.foreach_streams import Log
-from tests.sinks.killed.kafka_streams import sales_stream
+from tests.sinks.streams import Log, sales, sales_stream
 from tidemill import (
     BatchSink,
     ConsoleSink,
@@ -43,10 +42,6 @@ def kinds_below(base):
         if kind.__module__.startswith("tidemill."):
             yield kind
             yield from kinds_below(kind)
-
-
-def sales(*rows):
-    return [{"shop": shop, "amount": amount} for shop, amount in rows]
 
 
 @pytest.fixture

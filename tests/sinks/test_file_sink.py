@@ -1,16 +1,13 @@
-"""Files of batches as Spark reads them: exactly once, after repeats and kills, compared with plain Python."""
+"""Files of batches as Spark reads them: exactly once, and compared with plain Python."""
 
 import json
 
 import pytest
 from pyspark.sql.types import ArrayType, LongType, StringType, StructType
 
-from tests.sinks.killed.file_streams import files_stream
-from tests.sinks.killed.kafka_streams import sales_stream
-from tests.support.killed import killed_when
+from tests.sinks.streams import sales, sales_stream
 from tests.support.raising import raises
 from tidemill import FileSink
-from tidemill.checkpoint import commit_batches
 from tidemill.connectors.files.sink_log import FileLog, Written
 from tidemill.definitions.sink import SinkContext
 from tidemill.run.spark.engine import session_of
@@ -20,10 +17,6 @@ from tidemill.testing import multiset
 
 ARRIVALS = [[("a", 5), ("b", 3), ("a", 5)], [("a", 1)], [("b/c", 7), (None, 2)]]
 SALES = multiset(row for rows in ARRIVALS for row in rows)
-
-
-def sales(*rows):
-    return [{"shop": shop, "amount": amount} for shop, amount in rows]
 
 
 def read(scratch, folder, file_format, *columns):
@@ -51,32 +44,6 @@ def test_spark_reads_the_rows_of_every_run(scratch, tmp_path):
         assert read(scratch, folder, file_format, "shop", "amount") == SALES
         assert set(FileSink.published(str(folder))) == data_files(folder)
         assert list((folder / "_staging").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("point", "orphans"),
-    [("before-log-entry", True), pytest.param("between-sinks", False, marks=pytest.mark.campaign)],
-    ids=["before the log", "after the log"],
-)
-def test_a_run_killed_before_the_commit_leaves_each_row_once(scratch, tmp_path, point, orphans):
-    folder = tmp_path / "files"
-    stream = files_stream(FileSink(str(folder), "json"))
-    scratch.run(stream, [sales(*ARRIVALS[0])])
-    before = data_files(folder)
-    scratch.arrive(stream, "sales", sales(*ARRIVALS[1]))
-    arguments = [scratch.lake.uri, str(scratch.landing), str(folder)]
-    killed_when(["tests.sinks.killed.file_streams", *arguments], tmp_path, point=f"shops/sales:{point}")
-    assert list(commit_batches(scratch.checkpoint(stream.name))) == [0]
-    assert scratch.rows(stream, "shop", "amount") == multiset(ARRIVALS[0])
-    killed = data_files(folder) - before
-    assert killed
-    rows = ARRIVALS[0] if orphans else [*ARRIVALS[0], *ARRIVALS[1]]
-    assert read(scratch, folder, "json", "shop", "amount") == multiset(rows)
-    scratch.run(stream)
-    rows = multiset([*ARRIVALS[0], *ARRIVALS[1]])
-    assert read(scratch, folder, "json", "shop", "amount") == rows
-    assert scratch.rows(stream, "shop", "amount") == rows
-    assert bool(killed - set(FileSink.published(str(folder)))) == orphans
 
 
 def test_spark_reads_a_compacted_log(scratch, tmp_path):

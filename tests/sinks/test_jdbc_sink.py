@@ -1,4 +1,4 @@
-"""Rows of batches in a real Postgres: exactly once, after repeats and kills, compared with plain Python."""
+"""Rows of batches in a real Postgres: exactly once, compared with plain Python."""
 
 import pickle
 import sys
@@ -10,13 +10,10 @@ from decimal import Decimal
 import pytest
 
 from tests.servers.postgres import PASSWORD, VARIABLE, PostgresServer
-from tests.sinks.killed.jdbc_streams import both_sinks, prices_stream
-from tests.sinks.killed.kafka_streams import sales_stream
-from tests.support.killed import killed_when
+from tests.sinks.streams import sales_stream
 from tests.support.raising import raises
 from tidemill import DeltaAppend, Feed, JdbcSink, Json, Pipeline, QueryOptions
 from tidemill import functions as F
-from tidemill.checkpoint import commit_batches
 from tidemill.definitions.sink import SinkContext
 from tidemill.storage.table_ref import TableRef
 from tidemill.testing import multiset
@@ -26,6 +23,22 @@ ARRIVALS = [
     [("a", 9, 2), ("c", 7, 1)],
     [("b", 2, 1), ("c", None, 5), ("a", 1, 4)],
 ]
+
+
+def prices_stream(*sinks, **declared):
+    feed = Feed("prices", format=Json("shop STRING, price BIGINT, seq BIGINT"), max_files_per_batch=1)
+    return Pipeline("shops").stream(source=feed, sink=list(sinks), name="prices", **declared)(
+        lambda prices: prices
+    )
+
+
+def both_sinks(table):
+    """One that appends, one that merges, and a table of the lake."""
+    return (
+        JdbcSink(table, name="log"),
+        JdbcSink(f"{table}_now", keys=["shop"], sequence_by="seq"),
+        DeltaAppend(),
+    )
 
 
 def prices(*rows):
@@ -67,28 +80,6 @@ def test_rows_of_every_run_are_appended_and_merged(scratch, table):
     assert table.batches.rows("sink, table_name, batch_id, stream") == multiset(
         [("log", "prices", 2, "shops/prices"), ("jdbc", "prices_now", 2, "shops/prices")]
     )
-
-
-@pytest.mark.parametrize(
-    ("point", "has_batch"),
-    [
-        pytest.param("before-commit", False, id="before its commit", marks=pytest.mark.campaign),
-        pytest.param("between-sinks", True, id="after its commit"),
-    ],
-)
-def test_a_run_killed_before_the_main_commit_leaves_each_row_once(scratch, table, tmp_path, point, has_batch):
-    stream = prices_stream(*both_sinks(str(table)))
-    scratch.run(stream, [prices(*ARRIVALS[0])])
-    scratch.arrive(stream, "prices", prices(*ARRIVALS[1]))
-    arguments = [scratch.lake.uri, str(scratch.landing), str(table.server.port), str(table)]
-    killed_when(["tests.sinks.killed.jdbc_streams", *arguments], tmp_path, point=f"shops/prices:{point}")
-    assert list(commit_batches(scratch.checkpoint(stream.name))) == [0]
-    both = multiset([*ARRIVALS[0], *ARRIVALS[1]])
-    assert table.rows() == (both if has_batch else multiset(ARRIVALS[0]))
-    scratch.run(stream)
-    assert table.rows() == both
-    assert now(table).rows() == current(*ARRIVALS[:2])
-    assert scratch.rows(stream, "shop", "price", "seq") == both
 
 
 def test_values_of_every_type_are_the_same_in_postgres(scratch, table):

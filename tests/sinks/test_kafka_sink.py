@@ -1,4 +1,4 @@
-"""Rows as messages in a real topic: what they are, what is refused, and what a kill repeats."""
+"""Rows as messages in a real topic: what they are, and what is refused."""
 
 import json
 import pickle
@@ -8,12 +8,10 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructType
 
-from tests.sinks.killed.kafka_streams import killed_stream, sales_stream
-from tests.support.killed import killed_when
+from tests.sinks.streams import sales, sales_stream
 from tests.support.raising import raises
 from tests.support.topics import messages, new_topic
-from tidemill import KafkaSink
-from tidemill.checkpoint import commit_batches
+from tidemill import DeltaAppend, KafkaSink
 from tidemill.definitions.sink import SinkContext
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.table_ref import TableRef
@@ -22,10 +20,6 @@ from tidemill.target.target import KafkaCluster
 from tidemill.testing import multiset
 
 ARRIVALS = [[("a", 5), ("b", 3), ("a", 5)], [("c", 7)]]
-
-
-def sales(*rows):
-    return [{"shop": shop, "amount": amount} for shop, amount in rows]
 
 
 def output_of(columns):
@@ -53,7 +47,7 @@ def topic(broker, scratch):
 
 @pytest.mark.kafka
 def test_messages_are_the_rows_of_the_table_with_their_batch(scratch, broker, topic):
-    stream = killed_stream(topic)
+    stream = sales_stream(KafkaSink(topic, key="shop", value="json"), DeltaAppend())
     scratch.run(stream, [sales(*rows) for rows in ARRIVALS])
     query_id = StreamRecords(scratch.lake, stream.name).snapshot().tail.query_id
     expected = {f"{query_id}/{number}": multiset(rows) for number, rows in enumerate(ARRIVALS)}
@@ -101,25 +95,6 @@ def test_a_topic_is_created_by_a_cluster_that_creates_topics(topic, scratch, mon
     monkeypatch.setattr("tidemill.connectors.kafka.client.Client.creates_topics", lambda _: True)
     context = SinkContext(TableRef.at("t"), scratch.clusters["default"])
     KafkaSink(f"{topic}-missing").check(context, output_of("value STRING"))
-
-
-@pytest.mark.kafka
-def test_a_run_killed_before_the_commit_writes_its_messages_again(scratch, broker, topic, tmp_path):
-    stream = killed_stream(topic)
-    scratch.run(stream, [sales(*ARRIVALS[0])])
-    scratch.arrive(stream, "sales", sales(*ARRIVALS[1]))
-    arguments = [scratch.lake.uri, str(scratch.landing), broker.bootstrap, topic]
-    killed_when(["tests.sinks.killed.kafka_streams", *arguments], tmp_path, point="shops/sales:between-sinks")
-    assert list(commit_batches(scratch.checkpoint(stream.name))) == [0]
-    assert scratch.rows(stream, "shop", "amount") == multiset(ARRIVALS[0])
-    scratch.run(stream)
-    query_id = StreamRecords(scratch.lake, stream.name).snapshot().tail.query_id
-    twice = multiset(ARRIVALS[1]) + multiset(ARRIVALS[1])
-    assert batches_of(messages(broker, topic)) == {
-        f"{query_id}/0": multiset(ARRIVALS[0]),
-        f"{query_id}/1": twice,
-    }
-    assert scratch.rows(stream, "shop", "amount") == multiset([*ARRIVALS[0], *ARRIVALS[1]])
 
 
 @pytest.mark.parametrize(

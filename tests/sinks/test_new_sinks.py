@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.sinks.killed.foreach_streams import Log
-from tests.sinks.killed.kafka_streams import sales_stream
+from tests.sinks.streams import Log, sales, sales_stream
 from tests.sinks.test_file_sink import read
 from tests.support.raising import raises
 from tidemill import (
@@ -29,10 +28,6 @@ from tidemill.records.manifest import Generation
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.preconditions import new_sinks
 from tidemill.testing import multiset
-
-
-def sales(*rows):
-    return [{"shop": shop, "amount": amount} for shop, amount in rows]
 
 
 def export(rows, batch):

@@ -8,12 +8,10 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql.types import StructType
 
-from tests.sinks.killed.shared_streams import declared
+from tests.sinks.shared_streams import declared
 from tests.support.checked import failed_checks
-from tests.support.killed import killed_when
 from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
-from tidemill.checkpoint import commit_batches
 from tidemill.checks.evaluation import evaluate
 from tidemill.definitions.selection import topological_order
 from tidemill.definitions.sink import SinkContext
@@ -131,22 +129,6 @@ def test_a_commit_of_a_program_that_only_says_so_is_a_finding(scratch):
     )
     checks = {check.name: check for check in evaluate(views, scratch.target, datetime.now(UTC))}
     assert "another program wrote it" in checks["exactly_once"].summary
-
-
-def test_a_run_killed_before_its_own_commit_leaves_each_row_once(scratch, tmp_path):
-    views, app_views, _ = declared()
-    scratch.run(views, [records(WEB[0])])
-    scratch.arrive(app_views, "events", records(APP[0]))
-    arguments = [scratch.lake.uri, str(scratch.landing)]
-    killed_when(
-        ["tests.sinks.killed.shared_streams", *arguments], tmp_path, point="shop/app_views:between-sinks"
-    )
-    assert list(commit_batches(scratch.checkpoint(app_views.name))) == []
-    both = multiset([*WEB[0], *APP[0]])
-    assert scratch.rows(views, "page", "n") == both
-    scratch.run(app_views)
-    assert scratch.rows(views, "page", "n") == both
-    assert scratch.rows(app_views, "batch_id", "rows") == multiset([(0, 1)])
 
 
 def test_a_table_that_its_own_stream_has_not_written_is_worth_a_retry(scratch):

@@ -1,8 +1,5 @@
-"""Two streams into one table, of which one is killed: `python -m tests.sinks.killed.shared_streams LAKE LANDING`."""
+"""Two streams into one table."""
 
-import sys
-
-from tests.support.killed import scratch_at
 from tidemill import DeltaAppend, Feed, Json, Pipeline
 
 VIEW = "page STRING, n BIGINT"
@@ -28,12 +25,3 @@ def declared(rules=None):
         return views
 
     return views, app_views, copy
-
-
-def main() -> None:
-    _, app_views, _ = declared()
-    scratch_at(*sys.argv[1:]).run(app_views)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,20 @@
-"""A stream into a writer whose run is killed: `python -m tests.sinks.killed.foreach_streams LAKE LANDING LOG`."""
+"""A stream of sales into the sinks of a test, and a writer that notes its calls."""
 
 import json
-import sys
 from pathlib import Path
 
-from tests.sinks.killed.kafka_streams import sales_stream
-from tests.support.killed import scratch_at
-from tidemill import DeltaAppend, ForeachSink
+from tidemill import Feed, Json, Pipeline
+
+SALE = "shop STRING, amount BIGINT"
+
+
+def sales_stream(*sinks, function=lambda sales: sales, **declared):
+    feed = Feed("sales", format=Json(SALE), max_files_per_batch=1)
+    return Pipeline("shops").stream(source=feed, sink=list(sinks), name="sales", **declared)(function)
+
+
+def sales(*rows):
+    return [{"shop": shop, "amount": amount} for shop, amount in rows]
 
 
 class Log:
@@ -39,14 +47,7 @@ class Closed(Log):
         return False
 
 
-def logged_stream(path):
-    return sales_stream(ForeachSink(Log(path)), DeltaAppend())
-
-
-def main() -> None:
-    lake, landing, path = sys.argv[1:]
-    scratch_at(lake, landing).run(logged_stream(path))
-
-
-if __name__ == "__main__":
-    main()
+def processed(path):
+    """The rows that such a writer was given, from its file."""
+    calls = map(json.loads, Path(path).read_text().splitlines()) if Path(path).exists() else ()
+    return [tuple(call[1:]) for call in calls if call[0] == "process"]
