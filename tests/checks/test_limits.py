@@ -204,7 +204,7 @@ def test_what_a_checkpoint_keeps_is_compared_with_the_declaration(options, diffe
         assert f"Fix: declare {kept}, or rebuild" in sentence
 
 
-@pytest.mark.parametrize("changed", [1, 3])
+@pytest.mark.parametrize("changed", [1, pytest.param(3, marks=pytest.mark.campaign)])
 def test_partitions_that_change_after_the_first_batch_have_no_effect(scratch, changed):
     """Spark writes them into the offsets of the second batch, and the state has those of the first."""
     shop = Pipeline("shop")

@@ -77,6 +77,7 @@ def test_a_database_of_an_older_time_is_named(scratch, table):
     check_loss(scratch, stream, restore, name="JdbcSink 'jdbc'")
 
 
+@pytest.mark.campaign
 def test_files_of_batches_that_no_check_has_seen_are_named(scratch, folder):
     stream = sales_stream(FileSink(str(folder), "json"), DeltaAppend())
     scratch.run(stream, ARRIVALS)
@@ -116,6 +117,7 @@ def test_a_table_may_be_one_batch_ahead(scratch, table, batch, status):
         assert "JdbcSink 'jdbc' ends at batch 3, and the checkpoint ends at batch 1" in result.summary
 
 
+@pytest.mark.campaign
 def test_a_database_that_does_not_answer_leaves_the_rest_compared(scratch, table):
     stream = sales_stream(JdbcSink(str(table)))
     scratch.run(stream, ARRIVALS[:2])

@@ -160,12 +160,14 @@ def src_kafka_newpart(topic):
 
 
 def src_delta(table):
-    """Read the commits of a table: all, those from a version on, appends only, or each change as a row."""
+    """Read the commits of a table: all, those from a version or a time on, appends only, or each change as a row."""
     return {
         "everything": DeltaSource(path=table),
         "later": DeltaSource(path=table, options={"startingVersion": "1"}),
         "newest": DeltaSource(path=table, options={"startingVersion": "latest"}),
+        "since": DeltaSource(path=table, options={"startingTimestamp": "2026-01-01"}),
         "kept": DeltaSource(path=table, options={"skipChangeCommits": "true"}),
+        "kept_but_updates": DeltaSource(path=table, options={"ignoreDeletes": "true"}),
         "changes": DeltaSource(path=table, mode="changes"),
     }
 

@@ -3,23 +3,31 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Timer
 
+import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
+from deltalake import write_deltalake
 
 from tests.conformance import gallery
 from tests.conformance.as_written import assert_refused, flags_of, run_arguments
 from tests.conformance.test_operations import VIEWS, views_of
 from tests.support.raising import raises
+from tests.support.topics import new_topic
 from tidemill import (
     BatchSink,
     DeltaAppend,
     DeltaMerge,
     DeltaOverwrite,
+    DeltaSource,
     Feed,
     FileSink,
+    FileSource,
     Json,
+    KafkaSource,
     Pipeline,
     QueryOptions,
 )
@@ -163,13 +171,88 @@ def run_by(scratch, stream, command):
     return run, arguments["follow"]
 
 
-def test_trig_now(scratch):
-    stream = files_of(scratch, 5, per_batch=2)
+def table_of(scratch, _broker):
+    """A source with five commits, two in a batch."""
+    path = str(scratch.landing / "table")
+    for n in range(5):
+        write_deltalake(path, pa.table({"user": ["u"], "n": [n]}), mode="append")
+    return DeltaSource(path=path, max_files_per_batch=2)
+
+
+def topic_of(scratch, broker):
+    """A source with five messages, two in a batch."""
+    topic = new_topic(broker, scratch)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for n in range(5):
+        producer.produce(topic, json.dumps({"user": "u", "n": n}), partition=0)
+    assert producer.flush(30) == 0
+    return KafkaSource(subscribe=topic, max_records_per_batch=2)
+
+
+def folder_of(scratch, _broker):
+    """A source with five files, two in a batch."""
+    for n in range(5):
+        scratch.drop_file("views", [{"user": "u", "n": n}])
+    path = str(scratch.landing / "views")
+    return FileSource(path=path, format="json", schema="user STRING, n BIGINT", max_files_per_batch=2)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("source_of", [folder_of, table_of, topic_of], ids=["files", "delta", "kafka"])
+def test_trig_now(scratch, broker, tmp_path, source_of):
+    """All that is there in limited batches; first the one that an error left over."""
+    fails, source = tmp_path / "fails", source_of(scratch, broker)
+
+    def check(_rows, batch):
+        if batch.batch_id == 1 and fails.exists():
+            raise ValueError("stopped")
+
+    stream = Pipeline("shop").stream(
+        source={"views": source}, sink=[BatchSink(check, name="check"), DeltaAppend()], name="copied"
+    )(
+        lambda views: (
+            views.select(
+                F.from_json(F.col("value").cast("string"), "user STRING, n BIGINT").alias("view")
+            ).select("view.*")
+            if "value" in views.columns
+            else views
+        )
+    )
+    fails.touch()
     run, _ = run_by(scratch, stream, gallery.trig_now())
     [result] = run.iter_results()
-    assert [batch.rows_read for batch in result.batches] == [2, 2, 1]
+    assert result.error.code == "query-failed"
+    assert scratch.rows(stream) == multiset(("u", n) for n in range(2))
+    fails.unlink()
+    [result] = scratch.run(stream)
+    assert [(batch.batch_id, batch.rows_read) for batch in result.batches] == [(1, 2), (2, 1)]
     assert [result.outcome for result in scratch.run(stream)] == ["idle"]
     assert scratch.rows(stream) == multiset(("u", n) for n in range(5))
+
+
+def test_trig_now_moves_the_watermark(scratch):
+    """Batch by batch, and one without data at the end, which writes what the last row closes."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    for n in range(3):
+        scratch.drop_file("events", [{"at": (start + timedelta(minutes=10 * n)).isoformat()}])
+    source = FileSource(
+        path=str(scratch.landing / "events"), format="json", schema="at TIMESTAMP", max_files_per_batch=1
+    )
+    stream = Pipeline("shop").stream(
+        source=source.with_watermark("at", "0 seconds"), sink=DeltaAppend(), name="windows"
+    )(
+        lambda events: (
+            events.groupBy(F.window("at", "10 minutes").alias("w")).count().select("w.start", "count")
+        )
+    )
+    [result] = scratch.run(stream)
+    assert [batch.rows_read for batch in result.batches] == [1, 1, 1, 0]
+    minutes = [
+        batch.watermark_ms and (batch.watermark_ms / 1000 - start.timestamp()) / 60
+        for batch in result.batches
+    ]
+    assert [minute for minute in minutes if minute and minute >= 0] == [10, 20]
+    assert scratch.rows(stream) == multiset((start + timedelta(minutes=10 * n), 1) for n in range(2))
 
 
 @pytest.mark.parametrize(
@@ -241,6 +324,23 @@ def test_rec_restart(scratch, tmp_path):
     scratch.run(rec_restart)
     users = Counter(user for user, _ in ROWS.elements())
     assert scratch.rows(rec_restart) == multiset(users.items())
+
+
+def test_sink_file_text_and_retention(scratch, tmp_path):
+    """Files that are older than the retention leave the log, which Spark reads, with the tenth batch."""
+    folder = str(tmp_path / "out")
+    stream = replace(
+        files_of(scratch, 10, per_batch=1), sinks=(FileSink(folder, "text", retention="1 ms"), DeltaAppend())
+    )
+    stream = replace(stream, function=lambda views: views.select(F.col("n").cast("string")))
+    scratch.run(stream)
+    with session_of(scratch.engine) as spark:
+        left = multiset(map(tuple, spark.read.text(folder).collect()))
+    written = multiset(
+        (line,) for path in Path(folder).glob("part-*.txt") for line in path.read_text().splitlines()
+    )
+    assert written == scratch.rows(stream) == multiset((str(n),) for n in range(10)), "no file is deleted"
+    assert left < written
 
 
 @pytest.mark.parametrize("format", ["json", "parquet", "orc", "avro", "csv"])

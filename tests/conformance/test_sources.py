@@ -168,26 +168,28 @@ def test_src_delta(scratch, tmp_path):
     write_deltalake(table, _table([("b", 2)]), mode="append")
 
     sources = gallery.src_delta(table)
-    everything, later, newest, kept = (
-        copied(sources[name], name) for name in ("everything", "later", "newest", "kept")
+    everything, later, newest, since, kept, undeleted = (
+        copied(sources[name], name)
+        for name in ("everything", "later", "newest", "since", "kept", "kept_but_updates")
     )
     changes = shop.stream(source={"rows": sources["changes"]}, sink=DeltaAppend(), name="changes")(
         lambda rows: rows.select("id", "n", "_change_type")
     )
-    for stream in (everything, later, newest, kept, changes):
+    for stream in (everything, later, newest, since, kept, undeleted, changes):
         scratch.run(stream)
     write_deltalake(table, _table([("c", 3)]), mode="append")
-    for stream in (everything, later, newest, kept, changes):
+    for stream in (everything, later, newest, since, kept, undeleted, changes):
         scratch.run(stream)
     DeltaTable(table).delete("id = 'a'")
     write_deltalake(table, _table([("d", 4)]), mode="append")
-    for stream in (kept, changes):
+    for stream in (kept, undeleted, changes):
         scratch.run(stream)
     rows = {name: n for n, name in enumerate("abcd", 1)}
-    assert scratch.rows(everything) == multiset((i, n) for i, n in rows.items() if i < "d")
+    until_deleted = multiset((i, n) for i, n in rows.items() if i < "d")
+    assert scratch.rows(everything) == scratch.rows(since) == until_deleted
     assert scratch.rows(later) == multiset([("b", 2), ("c", 3)])
     assert scratch.rows(newest) == multiset([("c", 3)])
-    assert scratch.rows(kept) == multiset(rows.items())
+    assert scratch.rows(kept) == scratch.rows(undeleted) == multiset(rows.items())
     assert scratch.rows(changes) == multiset(
         [*((i, n, "insert") for i, n in rows.items()), ("a", 1, "delete")]
     )

@@ -245,6 +245,7 @@ engine.stop()
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.jvm
 @pytest.mark.timeout(560)
 def test_spark_connect_reads_it_and_shows_no_password(postgres, tmp_path, monkeypatch):

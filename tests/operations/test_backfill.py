@@ -189,6 +189,7 @@ def test_each_record_is_in_the_table_or_in_quarantine(scratch, files):
     assert refused == {1: 6, 5: 4, 17: 2, 21: 2, "no record": files}
 
 
+@pytest.mark.campaign
 def test_a_range_that_is_right_already_is_not_written(scratch):
     orders = shop()["orders"]
     for day in range(3):

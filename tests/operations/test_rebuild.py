@@ -162,6 +162,7 @@ def test_a_rebuild_that_is_killed_while_it_computes_continues(scratch, monkeypat
     assert COMPUTE in StreamRecords(scratch.lake, orders.name).operations()[-1].done
 
 
+@pytest.mark.campaign
 def test_what_the_sources_no_longer_have_is_named_before_anything_is_written(scratch):
     orders = shop()["orders"]
     for arrival in range(2):

@@ -291,6 +291,7 @@ def test_what_is_gone_is_refused_with_the_reason(scratch):
         back(scratch, orders, to_batch=0)
 
 
+@pytest.mark.campaign
 def test_an_older_checkpoint_beside_a_restored_table_is_refused_and_skips_nothing(scratch):
     orders = shop()["orders"]
     arrive(scratch, shop(), 0)

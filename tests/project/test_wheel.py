@@ -81,6 +81,7 @@ def test_the_wheel_is_the_library_alone(folder):
     assert (packages / "tidemill" / "py.typed").is_file()
 
 
+@pytest.mark.campaign
 def test_the_demo_runs_the_main_job_in_an_empty_folder(folder):
     out = run(folder, "tidemill", "demo", "--events", "300")
     assert "Wrote a project with the pipeline ads to tidemill-demo" in out

@@ -310,6 +310,7 @@ def test_a_change_without_a_key_is_refused(scratch):
         scratch.run(merge_stream(1), [[change]])
 
 
+@pytest.mark.campaign
 def test_changes_of_a_merge_table_stream_without_tombstones(scratch):
     shop = Pipeline("shop")
     customers = shop.stream(

@@ -79,6 +79,7 @@ def test_alone_it_has_a_table_of_its_commits(scratch, tmp_path):
     assert failed_checks(scratch, stream) == []
 
 
+@pytest.mark.campaign
 def test_an_aggregation_in_update_mode_is_given_batch_by_batch(scratch, tmp_path):
     pipeline = Pipeline("shops")
     upstream = sales_stream(DeltaAppend(), pipeline=pipeline)
@@ -148,6 +149,7 @@ def test_a_rebuild_replaces_tables_and_does_not_call_the_function(scratch, tmp_p
     assert last.rows == multiset([("d",)])
 
 
+@pytest.mark.campaign
 def test_a_replay_gives_the_function_what_passes_now(scratch, tmp_path):
     sink = recording(tmp_path / "calls", "shop", "amount")
     scratch.run(sales_stream(sink), [[sales("a", 1), sales("b", -1), sales("c", -9)]])

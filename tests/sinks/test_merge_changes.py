@@ -160,10 +160,7 @@ def written(spark, tmp_path):
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(kind, marks=[pytest.mark.campaign] if kind in ("rows", "by batch") else [])
-        for kind in SINKS
-    ],
+    [pytest.param(kind, marks=[] if kind == "versions" else [pytest.mark.campaign]) for kind in SINKS],
 )
 @given(history=histories())
 # Each example writes a new table, so one folder and one session serve all of them.
@@ -219,7 +216,7 @@ KEYS = {
     ("kind", "of_keys"),
     [
         pytest.param("rows", "tinyint", marks=pytest.mark.campaign),
-        ("rows and tombstones", "date"),
+        pytest.param("rows and tombstones", "date", marks=pytest.mark.campaign),
         ("versions", "timestamp"),
         pytest.param("by batch", "bigint", marks=pytest.mark.campaign),
     ],

@@ -74,7 +74,7 @@ def test_a_new_sink_that_is_no_table_is_named_until_it_is_accepted(scratch, tmp_
     assert [result.outcome for result in scratch.run(before, [sales(("c", 7))])] == ["updated"]
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.campaign), True])
 def test_a_new_sink_is_filled_with_the_rows_of_the_table_once(scratch, tmp_path, killed, monkeypatch):
     before, folder = sales_stream(DeltaMerge(keys=["shop"], sequence_by="amount")), tmp_path / "files"
     scratch.run(before, [sales(("a", 5), ("b", 1))])

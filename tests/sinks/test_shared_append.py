@@ -102,6 +102,7 @@ def test_a_stream_that_begins_to_append_during_a_rebuild_stops_it(scratch, monke
     assert scratch.rows(views, "page", "n") == multiset([*WEB[0], *APP[0]])
 
 
+@pytest.mark.campaign
 def test_records_that_pass_later_are_appended_too(scratch):
     views, app_views, _ = declared(rules={"known": "n IS NOT NULL"})
     scratch.run(views, [records(WEB[0])])

@@ -132,6 +132,7 @@ def clone(tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_what_dg_scaffolds_in_defs_is_loaded_and_takes_precedence(clone):
     run(DG, "scaffold", "defs", "dagster.asset", "my_asset.py", cwd=clone, PYTHONPATH=str(clone))

@@ -132,7 +132,7 @@ def filled(engine, tmp_path_factory):
 ROWS = [row for arrival in ARRIVALS for row in arrival]
 
 
-@pytest.mark.parametrize("name", ["copied", "ingested"])
+@pytest.mark.parametrize("name", [pytest.param("copied", marks=pytest.mark.campaign), "ingested"])
 def test_a_replay_moves_the_rows_that_pass_and_keeps_the_rest(refused, name):
     stream = shop(200)[name]
     plan = replay_quarantine(stream, refused.target, refused.engine, dry_run=True)
@@ -159,6 +159,7 @@ def test_a_replay_moves_the_rows_that_pass_and_keeps_the_rest(refused, name):
     assert not replay_quarantine(stream, refused.target, refused.engine).changes
 
 
+@pytest.mark.campaign
 def test_rows_are_replayed_after_their_rules_were_removed(refused):
     plain = shop(100, on="warn")["plain"]
     replay_quarantine(plain, refused.target, refused.engine)
@@ -167,6 +168,7 @@ def test_rows_are_replayed_after_their_rules_were_removed(refused):
     checked(refused, plain)
 
 
+@pytest.mark.campaign
 def test_a_row_that_no_longer_fits_the_columns_stays_and_says_so(scratch, tmp_path):
     """The first output has a column more, which a replay would lose; where one is new, it is NULL."""
 
@@ -198,6 +200,7 @@ def test_rows_that_later_batches_replace_are_not_replayed(refused):
     assert sum(refused.quarantined(totals).values()) == done.verdict.records > 0
 
 
+@pytest.mark.campaign
 def test_rows_of_replayed_records_meet_the_expectations(scratch):
     """The record passes the rule of the feed now, and its row goes to quarantine."""
 
@@ -291,6 +294,7 @@ def test_a_backfill_and_a_rebuild_quarantine_as_a_run_does(scratch, name):
     checked(scratch, first)
 
 
+@pytest.mark.campaign
 def test_quarantined_rows_of_files_that_a_lookback_does_not_read_stay(scratch):
     days = [[order(20, day=day), order(120, parts=9, day=day)] for day in range(3)]
     unread = order(150, parts=9, day=1)

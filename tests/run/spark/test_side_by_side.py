@@ -18,6 +18,7 @@ ONE_FILE_PER_TASK = QueryOptions(
 )
 
 
+@pytest.mark.campaign
 def test_a_long_catch_up_does_not_hold_back_the_others(scratch, tmp_path):
     pipeline = Pipeline("shop")
     ids = FileSource(path=str(tmp_path / "ids"), format="json", schema="id BIGINT")

@@ -110,7 +110,7 @@ def test_inputs_that_get_news_in_different_runs_move_the_watermark(scratch):
     assert scratch.rows(shop.pairs) == multiset((f"v{run}", None) for run in (0, 2))
 
 
-@pytest.mark.parametrize("kind", [Shop, ShopOfFiles])
+@pytest.mark.parametrize("kind", [Shop, pytest.param(ShopOfFiles, marks=pytest.mark.campaign)])
 def test_a_run_that_was_killed_before_its_records_forgets_no_event(scratch, kind):
     """The commit is there, and neither the line in the ledger nor the newest events in the manifest."""
     shop = kind(scratch)
