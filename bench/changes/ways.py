@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -10,6 +11,7 @@ from bench.changes.streams import declare
 from bench.changes.world import DifferenceError, World
 from tidemill.errors import TidemillError
 from tidemill.operations.edits.accept import accept_new_source, accept_version
+from tidemill.operations.edits.new_sink import accept_new_sink
 from tidemill.operations.edits.rebind import rebind
 from tidemill.operations.edits.rename_source import rename_source
 from tidemill.text.names import StreamName
@@ -51,6 +53,12 @@ def execute(world: World, command: str) -> None:
             case "accept", ["--new-source", new]:
                 accept_new_source(declared, world.target, new)
                 forget(state, new)
+            case "accept", ["--new-sink", sink, *fill]:
+                engine = world.engine if fill else None
+                accept_new_sink(declared, world.target, sink, engine=engine, dry_run=True)
+                unchanged(world, stream, before, command)
+                accept_new_sink(declared, world.target, sink, engine=engine)
+                state.further[sink] = Counter(state.rows) if fill else Counter()
             case "accept", ["--version", version]:
                 upstream, number = version.split("@")
                 accept_version(declared, world.target, StreamName.parse(upstream), int(number))

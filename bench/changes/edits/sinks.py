@@ -99,7 +99,9 @@ def further_sink_of(world: World, stream: str) -> Applied:
     sinks = world.definition.sinks[stream]
     now = sinks[1:] if len(sinks) > 1 else (DeltaAppend(name="copy"), *sinks)
     names = ", ".join(sink.name for sink in now)
-    return redefined(world, f"sinks {stream}", now, f"{stream}: the sinks are {names}", "run")
+    is_new = len(now) > 1 and world.updates[stream] > 0 and "copy" not in world.oracle.streams[stream].further
+    must: Must = "be refused" if is_new else "run"
+    return redefined(world, f"sinks {stream}", now, f"{stream}: the sinks are {names}", must)
 
 
 def _query(world: World, stream: str, what: str, must: Must, **fields: Any) -> Applied:
