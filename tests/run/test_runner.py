@@ -360,16 +360,19 @@ def test_a_snapshot_is_pinned_and_recorded(scratch):
 
 
 def test_a_function_that_starts_a_query_is_refused_and_the_query_stopped(scratch, tmp_path):
-    started = []
+    own = tmp_path / "own"
 
     def console(events):
-        writer = events.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "own"))
-        started.append(writer.queryName("mine").start())
+        writer = events.writeStream.format("noop").option("checkpointLocation", str(own))
+        writer.queryName("mine").start()
         return events
 
     with raises("function-starts-query", "shop/orders", "mine"):
         scratch.run(ingest(function=console), [[order(1)]])
-    assert [query.isActive for query in started] == [False]
+    written = set(own.rglob("*"))
+    scratch.drop_file("orders", [order(2)])
+    time.sleep(3)
+    assert written == set(own.rglob("*")) != set(), "nothing reads what arrives later"
     assert scratch.lake.table(ORDERS).log.latest_version() is None
 
 
