@@ -31,14 +31,19 @@ class Page:
         path: Its address.
         text: A string on it once it is loaded.
         click: The text of a button or a link to click then, which is moved to the top.
+        size: Its width and height in pixels.
     """
 
     path: str
     text: str
     click: str = ""
+    size: tuple[int, int] = (1400, 900)
 
 
 PAGES = {
+    "asset-graph": Page(
+        "/locations/__repository__@tidemill/asset-groups/ads", "frequency_alerts", size=(1600, 1400)
+    ),
     "ticks": Page("/locations/__repository__@tidemill/sensors/ads__backlog", "ads__backlog"),
     "plots": Page("/assets/ads/impressions?view=overview", "Plots", "Plots"),
     "checks": Page("/assets/ads/unique_impressions?view=checks", "Execution history"),
@@ -87,6 +92,14 @@ def taken(profile: Path, url: str, page: Page) -> bytes:
         def value(script: str) -> object:
             return call("Runtime.evaluate", expression=script)["result"].get("value")
 
+        width, height = page.size
+        call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         _wait_for(lambda: value(f"document.body.innerText.includes({json.dumps(page.text)})"))
         if page.click:
             value(
