@@ -330,7 +330,8 @@ def test_sink_file_text_and_retention(scratch, tmp_path):
     """Files that are older than the retention leave the log, which Spark reads, with the tenth batch."""
     folder = str(tmp_path / "out")
     stream = replace(
-        files_of(scratch, 10, per_batch=1), sinks=(FileSink(folder, "text", retention="1 millisecond"), DeltaAppend())
+        files_of(scratch, 10, per_batch=1),
+        sinks=(FileSink(folder, "text", retention="1 millisecond"), DeltaAppend()),
     )
     stream = replace(stream, function=lambda views: views.select(F.col("n").cast("string")))
     scratch.run(stream)

@@ -35,12 +35,14 @@ def test_xml_files_are_read_once(scratch, tmp_path):
 
 
 def test_avro_files_are_read_once_and_written(scratch, tmp_path):
+    from pyspark.sql.avro.functions import from_avro, to_avro
+
     (tmp_path / "in").mkdir()
     out = str(tmp_path / "out")
     source = FileSource(path=str(tmp_path / "in"), format="avro", schema="infer")
     stream = Pipeline("shop").stream(
         source=source, sink=[DeltaAppend(), FileSink(out, "avro")], name="orders"
-    )(lambda rows: rows)
+    )(lambda rows: rows.select("id", from_avro(to_avro("name", '"string"'), '"string"').alias("name")))
     written = [[(1, "n1"), (-70, "n2")], [(1 << 40, "n3")]]
     for number, rows in enumerate(written):
         write_avro(tmp_path / "in" / f"{number}.avro", {"id": "long", "name": "string"}, rows)
