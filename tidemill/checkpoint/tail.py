@@ -69,6 +69,14 @@ class Tail:
         return None if self.committed_offsets is None else self.committed_offsets.source(source)
 
     @property
+    def plans_no_rows(self) -> bool:
+        """Whether the newest planned batch ends where the newest committed one does, so that it reads no rows."""
+        if self.latest_offset is None or self.committed_offsets is None:
+            return False
+        planned, committed = self.latest_offset.sources, self.committed_offsets.sources
+        return {one.key: one.raw for one in planned} == {one.key: one.raw for one in committed}
+
+    @property
     def next_start(self) -> NextStart:
         """What the next start does."""
         return next_start(self.latest_offset, self.latest_commit, stateful=self.stateful)

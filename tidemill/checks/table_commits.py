@@ -285,6 +285,8 @@ class TableLog:
         """Yield what is wrong with the commits of one batch."""
         if self.sink == QUARANTINE:
             yield from self._refused(batch, commits)
+        elif not commits and self._wrote_nothing(batch):
+            return
         elif not commits:
             yield (
                 f"Batch {batch} is committed in the checkpoint, and no version of {self._name} has it: its rows are "
@@ -298,6 +300,11 @@ class TableLog:
             )
         else:
             yield from self._rows(batch, commits[0])
+
+    def _wrote_nothing(self, batch: int) -> bool:
+        """Return whether a batch that fired timers had no rows to write, and so has no commit."""
+        line = self.lines.get(batch)
+        return line is not None and line.follows is not None
 
     def _counts(self, batch: int) -> dict[str, Any]:
         """Return what the batch of a feed has counted, which its commit may not have."""

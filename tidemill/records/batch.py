@@ -35,6 +35,8 @@ class BatchCounts:
         rows_out_quarantined: Rows of the output among them, where expectations can send them there.
         rows_out: Rows that left the function, where the stream has expectations.
         rows_dropped: Rows left out by expectations.
+        follows: Of a batch that fired no timer and has no commit in its tables: the newest batch that the main table
+            has.
         violations: Violations by expectation.
         observed: What its function observed with `observe()`, by the names of the observation and of the metric.
     """
@@ -46,6 +48,7 @@ class BatchCounts:
     rows_out_quarantined: int | None = None
     rows_out: int | None = None
     rows_dropped: int | None = None
+    follows: int | None = None
     violations: Mapping[str, int] = field(default_factory=dict)
     observed: Mapping[str, Mapping[str, Any]] | None = None
 

@@ -160,6 +160,12 @@ class Snapshot:
         return self.records.sink_table(self.tail.query_id)
 
     @property
+    def main_batch(self) -> int | None:
+        """The newest batch that the main table has, or that had nothing to write; None where there is no table."""
+        table = self.main_table
+        return None if table is None else self.records.newest_batch(table, self.tail, self.generation)
+
+    @property
     def ledger_is_behind(self) -> bool:
         """Whether committed batches have no line in the ledger."""
         return self.manifest is not None and self.last_commit > self.manifest.active.ledger_batch
@@ -222,6 +228,21 @@ class StreamRecords:
             path, str(table.metadata().id), table.version(), newest_batch=-1 if newest is None else newest
         )
 
+    def newest_batch(self, main: SinkTable, tail: Tail, generation: int) -> int:
+        """Return the newest batch that the main table has, or that followed and had nothing to write.
+
+        Args:
+            main: The main table.
+            tail: The end of the checkpoint.
+            generation: The generation whose checkpoint it is.
+        """
+        if tail.query_id is None or tail.latest_commit is None:
+            return main.newest_batch
+        last = tail.latest_commit.batch_id
+        counts = self.counts(generation, last, tail.query_id)
+        follows = None if counts is None else counts.follows
+        return last if follows is not None and follows == main.newest_batch else main.newest_batch
+
     @property
     def control(self) -> Store:
         """The control files."""
@@ -244,11 +265,11 @@ class StreamRecords:
         self.control.replace(_PINS, json.dumps(asdict(pins)).encode())
 
     def counts(self, generation: int, batch_id: int, query_id: str) -> BatchCounts | None:
-        """Return the counts of a feed's batch; None where they are not recorded, or no longer."""
+        """Return what a batch has counted; None where they are not recorded, or no longer."""
         return read_counts(self.control, generation, batch_id, query_id)
 
     def add_counts(self, generation: int, batch_id: int, counts: BatchCounts) -> None:
-        """Write the counts of a feed's batch, unless the attempt that committed it has written them."""
+        """Write what a batch has counted, unless the attempt that committed it has written them."""
         if self.counts(generation, batch_id, counts.query_id) is None:
             write_counts(self.control, generation, batch_id, counts)
 

@@ -57,17 +57,18 @@ class CheckpointRef:
     @property
     def sink_batch(self) -> int | None:
         """The newest batch of this query in the stream's table, -1 if it has none; None if unknown."""
-        if self.target is None or self.stream is None:
+        if self.target is None or self.stream is None or self.generation is None:
             return None
         from tidemill.checkpoint import CheckpointFormatError, read_tail
         from tidemill.records.stream_records import StreamRecords
 
         try:
-            query_id = read_tail(self.checkpoint).query_id
+            tail = read_tail(self.checkpoint)
         except CheckpointFormatError:
             return None
-        table = StreamRecords(self.target.lake, self.stream.name).sink_table(query_id)
-        return None if table is None else table.newest_batch
+        records = StreamRecords(self.target.lake, self.stream.name)
+        table = records.sink_table(tail.query_id)
+        return None if table is None else records.newest_batch(table, tail, self.generation)
 
     def ledger(self) -> "Mapping[int, BatchRecord]":
         """Return the ledger's line for each batch of this generation."""

@@ -25,7 +25,7 @@ from tidemill.definitions.expectations import Expect
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, Sink, SinkBatch
 from tidemill.errors import CheckpointError, TidemillError
 from tidemill.records.batch import BatchCounts
-from tidemill.records.stream_records import StreamRecords
+from tidemill.records.stream_records import SinkTable, StreamRecords
 from tidemill.run.batch.counted import CountedRows, NamedObservations, numbers
 from tidemill.run.batch.quarantine import (
     BUCKETS,
@@ -99,6 +99,7 @@ class BatchWriter:
         static_versions: The Delta version of each static reading.
         repeat: Whether an earlier run may have left a part of this batch behind.
         quarantines_rows: Whether expectations send rows of the output to quarantine.
+        fires_timers: Whether the batch reads no rows and fires timers: where none is due, no sink gets a commit.
         ingest: What the batches of a feed need; None elsewhere.
     """
 
@@ -111,6 +112,7 @@ class BatchWriter:
     connections: "Mapping[str, Any]" = field(default_factory=dict)
     repeat: bool = False
     quarantines_rows: bool = False
+    fires_timers: bool = False
     ingest: Ingest | None = None
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
@@ -133,19 +135,22 @@ class BatchWriter:
         elif self.ingest is not None:
             self._ingest(rows, self.ingest, query_id, batch_id)
         else:
-            self._write_output(rows, query_id, batch_id)
+            self._write_output(rows, query_id, batch_id, main)
 
-    def _write_output(self, rows: "DataFrame", query_id: str, batch_id: int) -> None:
+    def _write_output(self, rows: "DataFrame", query_id: str, batch_id: int, main: SinkTable | None) -> None:
         """Write the output of the query: its refused rows to quarantine, and then the others."""
         stale = self._is_stale(query_id, batch_id)
         divides = self.quarantines_rows or stale
-        if self._reads_once and not divides:
+        may_be_left_out = main is not None and self.fires_timers and not stale
+        if self._reads_once and not (divides or may_be_left_out):
             self._write(rows, query_id, batch_id)
             return
         # The whole plan runs before any write: a write that Delta skips must not leave partitions of the
         # state uncommitted.
         with _computed_once(rows) as output:
-            if divides:
+            if main is not None and may_be_left_out and output.isEmpty():
+                self._count(batch_id, BatchCounts(query_id=query_id, follows=main.newest_batch))
+            elif divides:
                 self._divide(output, query_id, batch_id, stale=stale)
             else:
                 self._write(output, query_id, batch_id)

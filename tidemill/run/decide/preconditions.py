@@ -162,10 +162,11 @@ def _check_output_mode(stream: "Stream", snapshot: Snapshot, manifest: Manifest)
 
 def quick_verdict(snapshot: Snapshot) -> "Verdict":
     """Verify what a start needs of a checkpoint, also against the main table."""
-    table = snapshot.main_table
-    batch = None if table is None else table.newest_batch
     return verify(
-        snapshot.checkpoint, level="quick", recognize=recognizer(snapshot.sources), sink_batch=batch
+        snapshot.checkpoint,
+        level="quick",
+        recognize=recognizer(snapshot.sources),
+        sink_batch=snapshot.main_batch,
     )
 
 

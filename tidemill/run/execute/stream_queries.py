@@ -273,6 +273,7 @@ class StreamQueries:
                     static_versions=pins,
                     repeat=repeat,
                     quarantines_rows=stream.quarantines_rows,
+                    fires_timers=repeat and have_timers(built.operators) and self.tail().plans_no_rows,
                     ingest=self._ingest(built),
                 )
             )
