@@ -68,6 +68,7 @@ def test_entries_that_a_log_of_files_has_lost_are_named(scratch, folder):
     check_loss(scratch, stream, lambda: without_entries(folder, 2, 3), name="FileSink 'files'")
 
 
+@pytest.mark.campaign
 def test_a_database_of_an_older_time_is_named(scratch, table):
     stream = sales_stream(JdbcSink(str(table)))
 

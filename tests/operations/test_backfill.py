@@ -172,7 +172,8 @@ def test_a_backfill_killed_while_it_catches_up_misses_nothing_that_arrives_after
     assert scratch.rows(changed, "id", "amount") == expected((0, 1, 1, 1, 2), changed=[1], extra=100)[0]
 
 
-@pytest.mark.parametrize("files", [pytest.param(1, marks=pytest.mark.campaign), 3])
+@pytest.mark.campaign
+@pytest.mark.parametrize("files", [1, 3])
 def test_each_record_is_in_the_table_or_in_quarantine(scratch, files):
     """The rule changes both ways, days share a file, and a record is in its file twice."""
     first, changed = shop(least=8)["orders"], shop(least=4, most=16)["orders"]

@@ -91,6 +91,7 @@ def test_streams_are_rebuilt_with_changed_code_while_events_arrive(scratch, name
         assert not records.lake.store.walk(records.lake.staging(stream.name))
 
 
+@pytest.mark.campaign
 def test_readers_see_the_old_rows_or_the_new_ones_and_refuse_the_commit(scratch):
     pipeline, changed = shop(), shop(extra=CHANGED)
     orders, windows = pipeline["orders"], pipeline["windows"]

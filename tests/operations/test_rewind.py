@@ -263,6 +263,7 @@ def test_a_plan_changes_nothing(scratch):
     assert {path: path.read_bytes() for path in Path(scratch.lake.uri).rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.campaign
 def test_what_is_gone_is_refused_with_the_reason(scratch):
     pipeline = shop()
     orders, windows = pipeline["orders"], pipeline["windows"]

@@ -303,9 +303,8 @@ def arrived(engine, tmp_path_factory):
     return scratch
 
 
-@pytest.mark.parametrize(
-    "stream", ["windows", *(pytest.param(s, marks=campaign) for s in FIRST_RUNS if s != "windows")]
-)
+@campaign
+@pytest.mark.parametrize("stream", FIRST_RUNS)
 def test_a_first_run_that_was_killed_after_its_first_offsets(arrived, tmp_path, stream):
     """The repair repeats batch 0, runs its no-data batch, and continues: no attempt fails."""
     expected, columns = FIRST_RUNS[stream]
@@ -324,6 +323,7 @@ def test_a_native_append_that_was_killed_after_its_offsets(scratch, tmp_path):
     assert scratch.rows(shop()["copied"]) == expected_copied()
 
 
+@pytest.mark.campaign
 def test_a_repeated_batch_joins_the_snapshot_of_its_first_attempt(scratch, tmp_path):
     made = shop()
     old = [{"customer": customer, "name": f"old {customer}"} for customer in ("c0", "c1")]

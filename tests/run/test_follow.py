@@ -182,6 +182,7 @@ def test_nothing_arrives(scratch):
     assert scratch.rows(orders, "customer") == multiset(["a"])
 
 
+@pytest.mark.campaign
 def test_a_static_table_is_read_again_when_it_has_another_version(scratch):
     shop = Pipeline("shop")
     orders = orders_of(shop)

@@ -154,6 +154,7 @@ def test_a_run_that_was_killed_leaves_nothing_out(scratch, broker, topics, mode,
     assert failed_checks(scratch, stream) == []
 
 
+@pytest.mark.campaign
 @kafka
 def test_a_record_that_was_killed_half_way_is_finished(scratch, broker, topics, monkeypatch):
     source, sink = topics

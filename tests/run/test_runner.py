@@ -273,7 +273,8 @@ def merge_stream(scd_type, **fields):
     )(same)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", [1, 2])
 def test_scd_1_keeps_the_current_row_whatever_the_order(scratch, seed):
     runs = changes_of(seed)
     stream = merge_stream(1)

@@ -171,6 +171,7 @@ def test_the_native_sink_keeps_the_clustering(scratch):
 # Order in update mode
 
 
+@pytest.mark.campaign
 def test_without_a_sequence_the_newest_batch_wins(scratch):
     sink = DeltaMerge(keys=["shop"], apply_as_deletes="amount = 0")
     sales, totals = totals_of(sink, UPDATE)

@@ -152,6 +152,7 @@ def test_a_replay_that_was_killed(refused, tmp_path, point):
     assert contents(refused) == expected(-5)
 
 
+@pytest.mark.campaign
 def test_records_of_a_batch_that_must_be_repeated_are_not_judged(refused):
     orders = shop(-5)["orders"]
     for name in ("1", ".1.crc"):

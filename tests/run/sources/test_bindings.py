@@ -167,6 +167,7 @@ def test_a_recreated_topic_is_refused_until_it_is_accepted(scratch, broker, topi
     assert rows(scratch) == lines("a", "b", "c", "d", "e")
 
 
+@pytest.mark.campaign
 @pytest.mark.kafka
 def test_another_cluster_is_refused_until_it_is_accepted(scratch, broker, topic):
     from tidemill.engines.dev.broker import Broker

@@ -83,7 +83,10 @@ def silent_customers(function=silent_for, **query):
 
 @pytest.mark.parametrize(
     ("function", "query"),
-    [(silent_for, {}), (processed_silent_for, {"state_store": "rocksdb"})],
+    [
+        (silent_for, {}),
+        pytest.param(processed_silent_for, {"state_store": "rocksdb"}, marks=pytest.mark.campaign),
+    ],
     ids=["function", "processor"],
 )
 def test_timers_fire_after_the_data_and_when_they_are_due(scratch, function, query):

@@ -160,11 +160,8 @@ def test_a_silent_input_holds_nothing_back_after_its_time(scratch):
     assert scratch.rows(shop.pairs) == multiset([("a", "a"), ("b", None), ("c", "c")])
 
 
-@pytest.mark.parametrize(
-    "idle",
-    [pytest.param({}, marks=pytest.mark.campaign), {"idle_after": "2 seconds"}],
-    ids=["resumed", "idle"],
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("idle", [{}, {"idle_after": "2 seconds"}], ids=["resumed", "idle"])
 def test_a_query_that_follows_its_inputs_continues_the_watermark(scratch, monkeypatch, idle):
     """Spark knows only the inputs that had rows since the query began."""
     monkeypatch.setattr(following, "_LOOK_SECONDS", 0.2)
