@@ -44,8 +44,9 @@ ERRORS = {
     "mode_matrix": (
         "air/mode_matrix: Spark cannot stream an aggregation without a watermark in append mode: a group is written "
         "once, and nothing says when it is complete. No data was lost. Fix: declare with_watermark(column, delay) on "
-        "the source, and group by F.window of that column or by the column itself; or use "
-        "QueryOptions(output_mode='update') with DeltaMerge(keys=[...])."
+        "the source, and group by F.window of that column or by the column itself (on a warm server, withColumn loses "
+        "it: make the window in groupBy or select); or use QueryOptions(output_mode='update') with "
+        "DeltaMerge(keys=[...])."
     ),
     "sink_console_refused": (
         "ConsoleSink keeps no rows after the run, so it is for debugging only: give debug=True, or use a sink that "

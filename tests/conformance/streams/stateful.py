@@ -136,8 +136,8 @@ def _joins(shop: Pipeline, views, clicks, buys) -> None:
     @shop.stream(source={"views": views, "clicks": clicks}, sink=DeltaAppend())
     def join_inner_equal_windows(views, clicks):
         """Views with the clicks of the same half an hour."""
-        left = views.withColumn("w", F.window("at", "30 minutes"))
-        right = clicks.withColumn("w", F.window("clicked_at", "30 minutes"))
+        left = views.select("*", F.window("at", "30 minutes").alias("w"))
+        right = clicks.select("*", F.window("clicked_at", "30 minutes").alias("w"))
         return left.join(right.withColumnRenamed("viewed", "view_id"), ["view_id", "w"]).select(
             "view_id", "click_id"
         )

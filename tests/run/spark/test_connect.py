@@ -39,7 +39,7 @@ from pipelines.ads.generate import generate
 from tests.plans.code_cases import FIRST
 from tests.plans.refused_cases import ALLOWED, REFUSED
 from tests.support.recorded import recording
-from tidemill import DeltaAppend, Feed, Json, Pipeline
+from tidemill import DeltaAppend, Feed, FileSource, Json, Pipeline, functions as F
 from tidemill.operations.edits.code_changes import code_changes
 from tidemill.storage.lake import Lake
 from tidemill.run.spark.classic import local_checkpoint
@@ -89,6 +89,28 @@ reading = depot.stream(source=both, sink=DeltaAppend(), name="reading")(
 )
 kinds = [change.kind for change in code_changes([joined, ordered, reading], scratch.target, engine)]
 assert kinds == ["safe", "refused", "unknown"], kinds
+# Spark Connect gives a window that `withColumn` makes no watermark, and one that `select` makes has it.
+(folder / "in").mkdir()
+files = FileSource(path=str(folder / "in"), format="json", schema="id STRING, at TIMESTAMP")
+sides = dict.fromkeys(("left", "right"), files.with_watermark("at", "1 hour"))
+window = F.window("at", "1 minute")
+
+
+def joined_by_window(name, with_window):
+    return depot.stream(source=sides, sink=DeltaAppend(), name=name)(
+        lambda left, right: with_window(left).join(with_window(right), ["id", "w"]).select("id")
+    )
+
+
+added = joined_by_window("added", lambda rows: rows.withColumn("w", window))
+selected = joined_by_window("selected", lambda rows: rows.select("*", window.alias("w")))
+counted = depot.stream(source={"left": sides["left"]}, sink=DeltaAppend(), name="counted")(
+    lambda left: left.withColumn("w", window).groupBy("w").count()
+)
+changes = [*code_changes([added, selected, counted], scratch.target, engine)]
+assert "select('*'" in changes[0].warnings[0], changes
+assert (changes[1].error, changes[1].warnings) == (None, ()), changes
+assert changes[2].error.code == "watermark-missing", changes
 _, second = engine.new(), engine.new()
 rows = local_checkpoint(second.range(3))
 assert (rows.sparkSession is second, rows.count()) == (True, 3)

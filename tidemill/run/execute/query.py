@@ -32,7 +32,14 @@ from tidemill.records.manifest import StatefulOperator
 from tidemill.run.batch.row_json import check_readable, json_columns
 from tidemill.run.batch.validation_rules import is_repeatable, uses_time_of_batch
 from tidemill.run.batch.writer import batch_column
-from tidemill.run.spark.classic import check_supported, explained, full_plan, plan_text, state_types
+from tidemill.run.spark.classic import (
+    check_supported,
+    explained,
+    full_plan,
+    is_classic,
+    plan_text,
+    state_types,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -260,10 +267,17 @@ def _checked_joins(stream: "Stream", rows: "DataFrame") -> tuple[str, ...]:
     if not sides:
         return ()
     side = "both sides" if len(sides) > 1 else f"its {sides[0]} side"
+    # Spark Connect gives the columns of `withColumn` metadata of their own, empty ones (measured on Spark 4.2).
+    on_connect = (
+        ""
+        if is_classic(rows.sparkSession)
+        else " On a warm server and with Spark Connect, a window that withColumn makes has no watermark: write "
+        "select('*', F.window(column, length).alias(name))."
+    )
     return (
         (
-            f"its stream-stream join never evicts rows of {side}: the state grows forever. "
-            "Fix: add a condition on the watermark columns of both sides, such as b.time <= a.time + INTERVAL 1 HOUR."
+            f"its stream-stream join never evicts rows of {side}: the state grows forever. Fix: add a condition on the "
+            f"watermark columns of both sides, such as b.time <= a.time + INTERVAL 1 HOUR.{on_connect}"
         ),
     )
 

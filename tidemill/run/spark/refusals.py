@@ -208,7 +208,8 @@ REFUSALS = (
         operation="an aggregation without a watermark in append mode",
         reason="a group is written once, and nothing says when it is complete",
         fix="declare with_watermark(column, delay) on the source, and group by F.window of that column or by the "
-        "column itself; or use QueryOptions(output_mode='update') with DeltaMerge(keys=[...]).",
+        "column itself (on a warm server, withColumn loses it: make the window in groupBy or select); or use "
+        "QueryOptions(output_mode='update') with DeltaMerge(keys=[...]).",
         code="watermark-missing",
     ),
     Refusal(
