@@ -144,6 +144,7 @@ def test_a_flipped_byte_in_the_state_fails_the_checkpoint(lake):
     assert f"state/0/0/{2 * RUNS}.changelog" in summary
 
 
+@pytest.mark.campaign
 def test_a_flipped_byte_in_a_snapshot_of_the_state_fails_the_checkpoint_where_no_other_one_is_left(scratch):
     each_batch = {"spark.sql.streaming.stateStore.minDeltasForSnapshot": "1"}
     snapshots = replace(unique, query=QueryOptions(shuffle_partitions=2, options=each_batch))

@@ -67,6 +67,7 @@ def test_a_broker_serves_topics_and_credentials_and_leaves_nothing_behind():
     assert not scratch.exists()
 
 
+@pytest.mark.campaign
 @pytest.mark.kafka
 def test_a_taken_port_is_given_up_for_another(monkeypatch):
     free = Ports.free

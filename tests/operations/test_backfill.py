@@ -229,6 +229,7 @@ def test_a_day_that_a_delete_removed_is_restored_also_after_a_kill(scratch, monk
     assert scratch.rows(orders, "id", "amount") == expected(range(4))[0]
 
 
+@pytest.mark.campaign
 def test_what_cannot_be_computed_for_a_range_is_refused_before_anything_is_written(scratch):
     pipeline = shop()
     orders, totals = pipeline["orders"], pipeline["totals"]

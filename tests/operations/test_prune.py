@@ -137,6 +137,7 @@ def test_nothing_is_pruned_beside_a_run(lake):
     assert (result.outcome, "a run" in result.reason, remaining(lake)) == ("busy", True, everything)
 
 
+@pytest.mark.campaign
 def test_old_tombstones_are_removed_and_readers_do_not_see_it(scratch):
     def event(number, days, *, closed=False):
         at = datetime.now(UTC) - timedelta(days=days)

@@ -200,6 +200,7 @@ def test_a_sink_and_a_layout_that_are_declared_later_are_named_and_come_with_a_r
         assert rows == multiset([("o1", 1), ("o2", 2)])
 
 
+@pytest.mark.campaign
 def test_a_lost_checkpoint_and_another_kind_of_sink_are_rebuilt(scratch):
     def declared(sink):
         pipeline = Pipeline("shop")

@@ -90,6 +90,7 @@ def test_a_reset_that_is_killed_after_any_step_is_finished_by_the_same_command(
     is_exact(scratch, events)
 
 
+@pytest.mark.campaign
 def test_offsets_of_a_table_are_versions(scratch, shop):
     events, copied = shop["events"], shop["copied"]
     for number in (1, 2, 3):

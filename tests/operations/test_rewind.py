@@ -157,6 +157,7 @@ def test_all_kinds_of_streams_go_back_and_continue_with_changed_code(scratch, ru
         assert scratch.checkpoint(stream.name, 1).exists(), "the way back stays"
 
 
+@pytest.mark.campaign
 def test_a_reader_that_read_what_is_taken_back_names_its_own_rewind(scratch):
     pipeline = shop()
     orders, windows = pipeline["orders"], pipeline["windows"]

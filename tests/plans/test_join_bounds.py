@@ -65,6 +65,7 @@ def test_a_join_that_evicts_by_another_column_than_it_bounds_is_refused_with_the
     assert not Path(scratch.lake.table(pipeline["matched"].name).uri).exists()
 
 
+@pytest.mark.campaign
 def test_the_rewritten_join_keeps_every_match_over_runs(scratch):
     pipeline = market(REWRITTEN)
     arrive(scratch, pipeline, auctions=[(1, 0, 10), (2, 5, 6)], bids=[(2, 5)])

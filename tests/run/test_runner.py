@@ -287,7 +287,8 @@ def test_scd_1_keeps_the_current_row_whatever_the_order(scratch, seed):
     assert scratch.rows(stream, "id", "name", "seq") == expected
 
 
-@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", [3, 4])
 def test_scd_2_keeps_every_version_with_its_validity(scratch, seed):
     runs = changes_of(seed)
     stream = merge_stream(2, valid_by="at")

@@ -196,6 +196,7 @@ def test_the_feed_is_what_readers_see_change(spark, written, kind, history):
             assert rows_ignored(commit, commit_metadata(commit)) is None
 
 
+@pytest.mark.campaign
 def test_a_tombstone_has_no_payload(written):
     for kind in ("rows and tombstones", "versions"):
         path = written(SINKS[kind], [[(1, 1, "secret", False)], [(1, 2, "secret", True)]])

@@ -72,6 +72,7 @@ def test_readers_see_the_rows_of_all_streams_in_one_table(scratch):
     reset(views, scratch.target, scratch.engine, start="now", table="keep", dry_run=True)
 
 
+@pytest.mark.campaign
 def test_a_run_appends_before_it_reads(scratch):
     streams = views, app_views, copy = declared()
     assert topological_order([copy, app_views, views]) == streams

@@ -183,6 +183,7 @@ def test_without_a_sequence_the_newest_batch_wins(scratch):
     assert table.num_rows == 1  # a delete leaves no tombstone
 
 
+@pytest.mark.campaign
 def test_updates_whose_sequence_does_not_grow_are_counted(scratch):
     sales, totals = totals_of(DeltaMerge(keys=["shop"], sequence_by="amount"), UPDATE)
     counts = []

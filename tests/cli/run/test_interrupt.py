@@ -159,6 +159,7 @@ def test_by_sigterm_while_spark_starts(project):
     assert not Path(project.lake.checkpoint(SLOW, 1).uri()).exists()
 
 
+@pytest.mark.campaign
 def test_a_run_that_follows_its_sources_ends_after_the_batch_in_progress(project):
     second = project.root / "landing" / "numbers" / "2.json"
     content = second.read_text()

@@ -309,6 +309,7 @@ def test_the_command_needs_one_destination(command, target):
     assert "one of the two" in str(result.exception)
 
 
+@pytest.mark.campaign
 @pytest.mark.kafka
 def test_topics_get_every_record_and_keep_those_of_one_key_in_order(empty_broker):
     first = produce(bootstrap=empty_broker.bootstrap, events=3_000, seed=7)

@@ -230,6 +230,7 @@ def test_a_feed_whose_cached_records_are_lost_is_read_once(scratch):
     assert numbers(scratch, stream) == [8]
 
 
+@pytest.mark.campaign
 def test_a_checkpoint_of_a_query_that_counted_nothing_is_continued(scratch, engine, tmp_path, monkeypatch):
     source = write(engine, tmp_path / "t", 4)
     stream = Pipeline("shop").stream(

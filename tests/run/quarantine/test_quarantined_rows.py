@@ -269,9 +269,8 @@ def test_runs_that_were_killed_leave_each_row_in_one_table(scratch, tmp_path):
     assert contents(scratch, later["copied"]) == expected(ROWS, 100)
 
 
-@pytest.mark.parametrize(
-    "name", ["ingested", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("plain", "current"))]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", ["ingested", "plain", "current"])
 def test_a_backfill_and_a_rebuild_quarantine_as_a_run_does(scratch, name):
     first = shop(100)[name]
     orders = first if name == "ingested" else shop(100)["orders"]

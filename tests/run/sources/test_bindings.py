@@ -39,6 +39,7 @@ def binding(scratch):
     return StreamRecords(scratch.lake, LINES.name).manifest().active.sources["lines"].binding
 
 
+@pytest.mark.campaign
 def test_a_lake_that_moved_with_its_landing_folder_keeps_working(scratch, tmp_path):
     home = tmp_path / "home"
     before = Scratch(lake=Lake.at(home / "lake"), landing=home / "land ing%20+#", engine=scratch.engine)

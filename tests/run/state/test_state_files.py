@@ -16,6 +16,7 @@ KEEP = {
 BATCHES = 12
 
 
+@pytest.mark.campaign
 def test_a_short_run_writes_snapshots_and_removes_old_state(scratch):
     pipeline = Pipeline("shop")
     feed = Feed("orders", format=Json("id INT, at TIMESTAMP"))
