@@ -30,14 +30,21 @@ def _windowed(a, b, c):
     return a.unionByName(b).unionByName(c).groupBy(window, "id").count().select("window.start", "id", "count")
 
 
-def _joined(a, b, c):
+def _joined(a, b, c, how="left"):
     """Events of `a` with those of `b` and `c` that follow, or without any: an outer join."""
     others = b.unionByName(c).select(F.col("id").alias("other"), F.col("at").alias("followed_at"))
     near = F.expr("other = id AND followed_at BETWEEN at AND at + INTERVAL 20 MINUTES")
-    return a.join(others, near, "left").select("id", "at", "followed_at")
+    return a.join(others, near, how).select("id", "at", "followed_at")
 
 
-FUNCTIONS = {"windowed": _windowed, "joined": _joined}
+def _chained(a, b, c):
+    """What follows events of `a` in each quarter of an hour: an aggregation behind a join."""
+    pairs = _joined(a, b, c, "inner").select("id", "followed_at")
+    windows = pairs.groupBy(F.window("followed_at", "15 minutes"), "id").count()
+    return windows.select("window.start", "id", "count")
+
+
+FUNCTIONS = {"windowed": _windowed, "joined": _joined, "chained": _chained}
 
 
 def streams(policy: str):
@@ -85,11 +92,7 @@ class AlwaysOn:
 
 def batch(rows: dict[str, list[dict]]) -> dict[str, Counter]:
     """What a computation over all rows at once returns, where no row is late."""
-    windows = Counter(
-        (row["at"] - timedelta(seconds=row["at"].timestamp() % 900), row["id"])
-        for given in rows.values()
-        for row in given
-    )
+    windows = _by_window((row["at"], row["id"]) for given in rows.values() for row in given)
     joined = []
     for row in rows["a"]:
         others = (other for name in ("b", "c") for other in rows[name] if other["id"] == row["id"])
@@ -97,10 +100,14 @@ def batch(rows: dict[str, list[dict]]) -> dict[str, Counter]:
             other["at"] for other in others if timedelta() <= other["at"] - row["at"] <= timedelta(minutes=20)
         ]
         joined += [(row["id"], row["at"], at) for at in near or [None]]
-    return {
-        "windowed": multiset((start, name, count) for (start, name), count in windows.items()),
-        "joined": multiset(joined),
-    }
+    chained = _by_window((at, name) for name, _, at in joined if at is not None)
+    return {"windowed": windows, "joined": multiset(joined), "chained": chained}
+
+
+def _by_window(events) -> Counter:
+    """The number of events in each quarter of an hour."""
+    starts = Counter((at - timedelta(seconds=at.timestamp() % 900), name) for at, name in events)
+    return multiset((start, name, count) for (start, name), count in starts.items())
 
 
 def news(chance: random.Random, time: datetime, disorder: timedelta) -> list[dict]:
