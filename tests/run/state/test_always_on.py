@@ -30,16 +30,20 @@ def _windowed(a, b, c):
     return a.unionByName(b).unionByName(c).groupBy(window, "id").count().select("window.start", "id", "count")
 
 
-def _joined(a, b, c, how="left"):
-    """Events of `a` with those of `b` and `c` that follow, or without any: an outer join."""
+def _pairs(a, b, c, how):
     others = b.unionByName(c).select(F.col("id").alias("other"), F.col("at").alias("followed_at"))
     near = F.expr("other = id AND followed_at BETWEEN at AND at + INTERVAL 20 MINUTES")
     return a.join(others, near, how).select("id", "at", "followed_at")
 
 
+def _joined(a, b, c):
+    """Events of `a` with those of `b` and `c` that follow, or without any: an outer join."""
+    return _pairs(a, b, c, "left")
+
+
 def _chained(a, b, c):
     """What follows events of `a` in each quarter of an hour: an aggregation behind a join."""
-    pairs = _joined(a, b, c, "inner").select("id", "followed_at")
+    pairs = _pairs(a, b, c, "inner").select("id", "followed_at")
     windows = pairs.groupBy(F.window("followed_at", "15 minutes"), "id").count()
     return windows.select("window.start", "id", "count")
 
