@@ -3,7 +3,7 @@
 Two streams have the same left join of views and clicks. Before each run views arrive, or clicks, or both. One stream
 declares its watermarks on the sources, so that each run moves the watermark of a query that never stops, and emits what
 it closes. The other sets them in its function, which Tidemill leaves as Spark has them: it emits where both have
-arrived, by a batch without data. The script prints one line of docs/performance.md: the medians of each kind of run.
+arrived, by a batch without data. The script prints the medians of each kind of run, for docs/performance.md.
 """
 
 import argparse

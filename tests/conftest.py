@@ -25,7 +25,7 @@ LONGEST = (
     "tests/run/state/test_watermarks.py",
     "tests/cli/run/test_interrupt.py",
     "tests/orchestration/test_real_run.py",
-    "tests/sinks/test_killed_sinks.py",
+    "tests/sinks/killed/test_killed_sinks.py",
     "tests/run/quarantine/test_quarantine.py",
     "tests/sinks/test_sinks.py",
     "tests/run/sources/test_new_readers.py",

@@ -8,7 +8,6 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql.types import StructType
 
-from tests.sinks.shared_streams import declared
 from tests.support.checked import failed_checks
 from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline
@@ -30,6 +29,29 @@ from tidemill.testing import multiset
 
 WEB = [[("a", 1), ("b", 2)], [("a", 3)], []]
 APP = [[("a", 1)], [("c", 5), ("c", 5)], [("d", None)]]
+VIEW = "page STRING, n BIGINT"
+
+
+def declared(rules=None):
+    """A stream with a table, one that appends to it, and a reader of the table."""
+    shop = Pipeline("shop")
+
+    web = Feed("web", format=Json(VIEW), max_files_per_batch=1)
+    app = Feed("app", format=Json(VIEW), rules=rules or {}, max_files_per_batch=1)
+
+    @shop.stream(source=web, sink=DeltaAppend(), backfill_by="page")
+    def views(events):
+        return events
+
+    @shop.stream(source=app, sink=DeltaAppend(into=views))
+    def app_views(events):
+        return events
+
+    @shop.stream(source=views, sink=DeltaAppend())
+    def copy(views):
+        return views
+
+    return views, app_views, copy
 
 
 def records(rows):

@@ -66,7 +66,7 @@ def batch_record(
     event_time = live.get("eventTime") or {}
     operators = live.get("stateOperators") or []
     dropped = observed.get("dropped")
-    wrote_nothing = counts is not None and counts.follows is not None
+    follows = None if counts is None or commit is not None else counts.follows
     rows_read, rows_out = metadata.get("rows_read"), observed.get("rows")
     return BatchRecord(
         batch_id=batch_id,
@@ -76,8 +76,8 @@ def batch_record(
         started_at=live.get("timestamp") or iso_of(offsets.timestamp_ms) or "",
         milliseconds=dict(live.get("durationMs") or {}),
         rows_read=_rows_read(live) if rows_read is None else rows_read,
-        rows_written=rows_written(commit, metadata) if commit else 0 if wrote_nothing else None,
-        follows=metadata.get("follows") if commit is None else None,
+        rows_written=rows_written(commit, metadata) if commit else None if follows is None else 0,
+        follows=follows,
         rows_ignored=rows_ignored(commit, metadata) if commit else None,
         rows_quarantined=metadata.get("rows_quarantined"),
         rows_out_quarantined=metadata.get("rows_out_quarantined"),
@@ -91,7 +91,9 @@ def batch_record(
         }
         or metadata.get("violations")
         or {},
-        observed=_observed_by_function(progress) if counts is None or wrote_nothing else counts.observed,
+        observed=_observed_by_function(progress)
+        if counts is None or follows is not None
+        else counts.observed,
         late=_late(operators) if progress is not None else None,
         start_offsets=plain_offsets(before) if before else {},
         end_offsets=plain_offsets(offsets),

@@ -1,4 +1,4 @@
-"""A stream for each kind of sink and point of a run, to be killed: `python -m tests.sinks.killed PLACES NAME...`"""
+"""A stream for each kind of sink and point, to be killed: `python -m tests.sinks.killed.streams PLACES NAME...`"""
 
 import json
 import sys
@@ -99,32 +99,46 @@ class PausedLog(Log):
         super().process(row)
 
 
+def sinks_of(name, places, shared):
+    """The sinks of a stream, the main one last; `shared` is the stream to whose table one may append."""
+    table, folder = f"{places.schema}.{name}", places.folder(name)
+    match NAMES[name][0]:
+        case "files":
+            return [PausedFiles(folder, "json"), DeltaAppend()]
+        case "kafka":
+            return [PausedKafka(places.topic, key="shop", value="json"), DeltaAppend()]
+        case "jdbc":
+            merged = JdbcSink(f"{table}_now", keys=["shop"], sequence_by="amount")
+            return [PausedJdbc(table, name="log"), merged, DeltaAppend()]
+        case "foreach":
+            return [ForeachSink(PausedLog(folder)), DeltaAppend()]
+        case "shared":
+            return [DeltaAppend(into=shared)]
+
+
 def declared(places):
-    """The streams by name: `sales`, `all`, to whose table those of the kind `shared` append, and one for each name."""
+    """The streams by name: `sales`, `all`, to whose table those of the kind `shared` append, and one for each name.
+
+    Those that are killed within a write, or right after it, read the feed itself, and the others the table `sales`.
+    """
     shops = Pipeline("shops")
     feed = Feed("sales", format=Json(SALE), max_files_per_batch=1)
     made = {"sales": shops.stream(source=feed, sink=DeltaAppend(), name="sales")(lambda sales: sales)}
 
-    def add(name, *sinks):
-        made[name] = shops.stream(source=made["sales"], sink=list(sinks), name=name)(
+    def of_feed(name, *sinks):
+        return shops.stream(source=feed, sink=list(sinks), name=name)(
+            lambda sales: sales.withColumn("stream", F.lit(name))
+        )
+
+    def of_table(name, *sinks):
+        return shops.stream(source=made["sales"], sink=list(sinks), name=name)(
             lambda sales: sales.select("shop", "amount", F.lit(name).alias("stream"))
         )
 
-    add("all", DeltaAppend())
-    for name, (kind, _) in NAMES.items():
-        table, folder = f"{places.schema}.{name}", places.folder(name)
-        sinks = {
-            "files": lambda folder=folder: [PausedFiles(folder, "json"), DeltaAppend()],
-            "kafka": lambda: [PausedKafka(places.topic, key="shop", value="json"), DeltaAppend()],
-            "jdbc": lambda table=table: [
-                PausedJdbc(table, name="log"),
-                JdbcSink(f"{table}_now", keys=["shop"], sequence_by="amount"),
-                DeltaAppend(),
-            ],
-            "foreach": lambda folder=folder: [ForeachSink(PausedLog(folder)), DeltaAppend()],
-            "shared": lambda: [DeltaAppend(into=made["all"])],
-        }[kind]()
-        add(name, *sinks)
+    made["all"] = of_feed("all", DeltaAppend())
+    for name, (_, point) in NAMES.items():
+        read = of_feed if point in ("in-write", "between-sinks") else of_table
+        made[name] = read(name, *sinks_of(name, places, made["all"]))
     return made
 
 
@@ -138,7 +152,7 @@ def main() -> None:
 
 def arguments(places, names):
     """The command line of such a run."""
-    return ["tests.sinks.killed", json.dumps(asdict(places)), *names]
+    return ["tests.sinks.killed.streams", json.dumps(asdict(places)), *names]
 
 
 if __name__ == "__main__":

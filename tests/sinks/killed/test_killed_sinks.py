@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.servers.postgres import PASSWORD, VARIABLE, PostgresRows
-from tests.sinks.killed import HALF, NAMES, Places, arguments, declared
+from tests.sinks.killed.streams import HALF, NAMES, Places, arguments, declared
 from tests.sinks.streams import processed, sales
 from tests.support.checked import failed_checks
 from tests.support.killed import killed_when
 from tests.support.topics import messages, new_topic
 from tidemill import FileSink
 from tidemill.checkpoint import commit_batches
+from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.status import status_of
+from tidemill.run.spark.engine import session_of
 from tidemill.testing import multiset
 
 pytestmark = pytest.mark.kafka
@@ -59,15 +61,27 @@ class Written:
         """The rows of the table with keys."""
         return {shop: amount for shop, amount, _ in self._rows(f"{name}_now")}
 
+    def orphans(self, name):
+        """The files in the folder of a stream that no reader of its log sees."""
+        folder = Path(self.places.folder(name))
+        return {str(path) for path in folder.glob("part-*")} - set(FileSink.published(str(folder)))
+
+    def batches(self, name):
+        """The batches that the messages of a stream name."""
+        return {headers["tidemill-batch"].decode() for row, headers in self._sent() if row["stream"] == name}
+
     def _files(self, name):
-        rows = []
-        for path in FileSink.published(self.places.folder(name)):
-            rows += map(json.loads, Path(path).read_text().splitlines())
-        return multiset((row["shop"], row["amount"]) for row in rows)
+        with session_of(self.scratch.engine) as spark:
+            rows = spark.read.schema("shop STRING, amount BIGINT").json(self.places.folder(name)).collect()
+        return multiset(tuple(row) for row in rows)
 
     def _messages(self, name):
-        rows = [json.loads(value) for _, value, _, _ in messages(self.broker, self.places.topic)]
-        return multiset((row["shop"], row["amount"]) for row in rows if row["stream"] == name)
+        return multiset((row["shop"], row["amount"]) for row, _ in self._sent() if row["stream"] == name)
+
+    def _sent(self):
+        return [
+            (json.loads(value), headers) for _, value, headers, _ in messages(self.broker, self.places.topic)
+        ]
 
     def _table(self, name):
         return multiset((shop, amount) for shop, amount, _ in self._rows(name))
@@ -131,6 +145,11 @@ def test_rows_arrive_as_often_as_the_sink_says(scratch, written, tmp_path, names
     for name, stream in streams.items():
         kind = NAMES[name][0]
         assert written.of(name) == expected(name)[1], name
+        if kind == "files":
+            assert bool(written.orphans(name)) == (NAMES[name][1] == "in-write"), name
+        if kind == "kafka":
+            query_id = StreamRecords(scratch.lake, stream.name).snapshot().tail.query_id
+            assert written.batches(name) == {f"{query_id}/0", f"{query_id}/1"}, "a repeat has the same header"
         if kind == "jdbc":
             assert written.now(name) == NOW, name
         if kind != "shared":
