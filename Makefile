@@ -188,8 +188,9 @@ lock: $(READY) ## write requirements.lock and deploy/postgres.lock; ARGS=--upgra
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-deps \
 		--python-version 3.11 $(ARGS) --output-file deploy/postgres.lock deploy/postgres.in
 
-pin-jars: java $(READY) ## write the checksums of the jars, after an edit of tidemill/engines/jars/*.ivy.xml
+pin-jars: java $(READY) ## write the checksums of the jars, and compile ours, after an edit in tidemill/engines/jars; needs javac
 	$(BIN)/python -m tidemill.engines.jars.pin
+	$(BIN)/python -m tidemill.engines.jars.log_store.compile
 
 clean: ## remove .venv and the tools' caches; keep lakes under .tidemill and fetched jars
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

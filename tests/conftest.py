@@ -5,12 +5,15 @@ import signal
 from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings as examples
 
 from tests.servers.spark_of_tests import WHERE, settings, spark_of_tests
 from tidemill.engines.engine import SparkEngine
+from tidemill.storage.local_store import LocalStore
+from tidemill.storage.memory_store import MemoryStore
 
 LONGEST = (
     "tests/run/quarantine/test_quarantined_rows.py",
@@ -98,6 +101,35 @@ def postgres():
 
     with postgres_server() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def bucket():
+    """A bucket of a server with the interface of S3, started by the first test that needs it."""
+    from tests.servers.object_store import object_store
+    from tidemill.storage.object_store import ObjectStore
+    from tidemill.storage.s3_settings import S3Settings
+
+    with object_store() as server:
+        settings = S3Settings(
+            endpoint=server.endpoint,
+            region=server.region,
+            access_key_id=server.access_key,
+            secret_access_key=server.secret_key,
+        )
+        yield ObjectStore(server.bucket, settings=settings)
+
+
+@pytest.fixture(params=["local", "memory", pytest.param("object", marks=pytest.mark.slow)])
+def store(request, tmp_path):
+    """An empty store of each kind, one after another."""
+    match request.param:
+        case "local":
+            return LocalStore(tmp_path / "root")
+        case "memory":
+            return MemoryStore()
+        case _:
+            return request.getfixturevalue("bucket").below(f"lake-{uuid4().hex}")
 
 
 @pytest.fixture(autouse=True)

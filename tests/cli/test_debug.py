@@ -12,6 +12,7 @@ from tests.servers.postgres import PASSWORD, VARIABLE
 from tidemill.cli.machine import debug
 from tidemill.connectors.kafka import client as cluster
 from tidemill.storage.lake import Lake
+from tidemill.storage.local_store import LocalStore
 from tidemill.target.resolve import ResolvedTarget
 from tidemill.target.spark_settings import SparkSettings
 
@@ -84,8 +85,8 @@ def test_a_pipeline_that_cannot_be_imported_is_a_ping_and_no_crash(shop):
 def test_a_lake_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
 
-    assert debug.ping_lake(tmp_path / "lake").ok
-    assert debug.ping_lake(tmp_path / "file" / "lake").ok is False
+    assert debug.ping_lake(LocalStore(tmp_path / "lake")).ok
+    assert debug.ping_lake(LocalStore(tmp_path / "file" / "lake")).ok is False
 
 
 def test_a_connect_server(tmp_path, closed_port):

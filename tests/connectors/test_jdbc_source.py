@@ -21,9 +21,9 @@ from tidemill.operations.edits.code_changes import code_changes
 from tidemill.run.decide.status import status_of
 from tidemill.run.spark.classic import explained
 from tidemill.run.spark.engine import session_of
-from tidemill.target.secret import Secret
 from tidemill.target.spark_settings import SparkSettings
 from tidemill.testing import multiset
+from tidemill.text.secret import Secret
 
 ORDER = "customer STRING, amount BIGINT"
 FIRST, SECOND = [("a", 1), ("b", 2), ("x", 3)], [("a", 4), ("b", 5), (None, 6)]
@@ -219,7 +219,7 @@ from tests.servers.postgres import PASSWORD, PostgresRows, PostgresServer
 from tidemill import JdbcSource
 from tidemill.engines.engine import SparkEngine
 from tidemill.storage.lake import Lake
-from tidemill.target.secret import Secret
+from tidemill.text.secret import Secret
 from tidemill.target.spark_settings import SparkSettings
 from tidemill.testing import Scratch
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from tests.support.raising import raises
 from tidemill.cache import cache_root
 from tidemill.cli.machine import jars as command
-from tidemill.engines.jars import BROKER, SPARK, cache, ivy, sets, spark_jars
+from tidemill.engines.jars import BROKER, S3, SPARK, cache, ivy, log_store, sets, spark_jars, store_jars
 from tidemill.engines.jars.cache import fetch, inspect, jars_of
 from tidemill.engines.jars.sets import JarSet
 
@@ -286,7 +286,7 @@ def test_the_cache_is_where_the_user_keeps_caches(environ, platform, expected):
     assert cache_root(environ, platform) == Path(expected).expanduser()
 
 
-@pytest.mark.parametrize("jar_set", [SPARK, BROKER], ids=lambda jar_set: jar_set.name)
+@pytest.mark.parametrize("jar_set", [SPARK, S3, BROKER], ids=lambda jar_set: jar_set.name)
 def test_sums_and_ivy_file_name_the_same_versions(jar_set):
     text = jar_set.ivy_file.read_text()
     named = {f"{name}-{revision}.jar" for name, revision in re.findall(r'name="(\S+)" rev="(\S+)"', text)}
@@ -300,6 +300,27 @@ def test_sums_and_ivy_file_name_the_same_versions(jar_set):
 def test_what_was_fetched_for_spark_is_what_is_pinned():
     assert [jar.name for jar in spark_jars()] == list(SPARK.checksums())
     assert inspect(SPARK).state == "ready"
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_the_jars_of_a_store_are_fetched_once_and_our_log_store_is_the_last(monkeypatch, scheme):
+    monkeypatch.setitem(sets.STORES, scheme, SET)
+
+    assert [jar.name for jar in store_jars(scheme)] == [*CONTENTS, "tidemill-log-store.jar"]
+    assert store_jars(scheme)[-1] == log_store.JAR
+    assert inspect(SET).state == "ready"
+
+
+def test_both_schemes_of_s3_have_one_set_and_other_schemes_have_none():
+    assert sets.STORES == {"s3": S3, "s3a": S3}
+    assert store_jars("file") == []
+
+
+def test_the_set_of_s3_has_the_hadoop_of_pyspark():
+    (hadoop,) = (ivy.pyspark_folder() / "jars").glob("hadoop-client-api-*.jar")
+
+    assert hadoop.name.replace("client-api", "aws") in S3.checksums()
 
 
 def test_asking_for_jars_loads_neither_spark_nor_dagster():
@@ -327,6 +348,7 @@ def ask(*words: str) -> tuple[int, dict]:
 @pytest.mark.usefixtures("world")
 def test_the_command_shows_and_fetches_and_ends_with_1_on_damage(monkeypatch):
     monkeypatch.setattr(command, "SPARK", SET)
+    monkeypatch.setattr(command, "S3", replace(SET, purpose="a store"))
     monkeypatch.setattr(command, "BROKER", replace(SET, purpose="a broker"))
 
     status, shown = ask("--json")
@@ -342,13 +364,14 @@ def test_the_command_shows_and_fetches_and_ends_with_1_on_damage(monkeypatch):
     assert (status, shown["sets"][0]["state"]) == (1, "damaged")
     assert shown["sets"][0]["faults"][0].startswith("one-1.0.jar has sha256")
 
-    status, shown = ask("fetch", "--broker", "--json")
-    assert (status, [jar_set["state"] for jar_set in shown["sets"]]) == (0, ["ready", "ready"])
+    status, shown = ask("fetch", "--broker", "--store", "s3", "--json")
+    assert (status, [jar_set["state"] for jar_set in shown["sets"]]) == (0, ["ready", "ready", "ready"])
 
 
 @pytest.mark.usefixtures("world")
 def test_the_command_speaks_to_people(monkeypatch):
     monkeypatch.setattr(command, "SPARK", SET)
+    monkeypatch.setattr(command, "S3", replace(SET, purpose="a store"))
     monkeypatch.setattr(command, "BROKER", replace(SET, purpose="a broker"))
 
     done = CliRunner().invoke(command.app, [])

@@ -14,7 +14,7 @@ import json, os, sys, time
 from pathlib import Path
 from threading import Event, Thread
 import psutil
-from tidemill.target.secret import Secret
+from tidemill.text.secret import Secret
 from tidemill.engines.engine import SparkEngine
 from tidemill.target.spark_settings import SparkSettings
 from tests.support.small import SMALL

@@ -80,14 +80,16 @@ def test_a_killed_holder_whose_jvm_lives_is_not_followed(tmp_path, monkeypatch):
     lease.take(LocalStore(tmp_path), STREAM, "second").release()
 
 
-def test_a_holder_elsewhere_is_followed_after_its_time_out(tmp_path):
+def test_a_holder_elsewhere_is_followed_after_its_time_out(tmp_path, monkeypatch):
     elsewhere = replace(lease.this_process("first"), boot_id="another boot", host="far")
     path = tmp_path / "1.json"
     path.write_text(json.dumps(asdict(elsewhere)))
     with raises("lease-held", "on far"):
         lease.take(LocalStore(tmp_path), STREAM, "second")
-    stale = replace(elsewhere, heartbeat=time.time() - lease.TIMEOUT_SECONDS - 1)
-    path.write_text(json.dumps(asdict(stale)))
+    # By the clock of the store: that of this host is an hour behind.
+    monkeypatch.setattr(lease.time, "time", lambda _now=time.time: _now() - 3600)
+    written = path.stat().st_mtime - lease.TIMEOUT_SECONDS - 1
+    os.utime(path, (written, written))
     lease.take(LocalStore(tmp_path), STREAM, "second").release()
 
 
@@ -141,7 +143,7 @@ def test_a_lake_that_cannot_be_written_is_said_so(tmp_path):
 def test_a_slow_heartbeat_does_not_undo_what_the_run_has_written():
     files = SlowStore()
     taken = lease.take(files, STREAM, "first")
-    heartbeat = Thread(target=taken._write, kwargs={"heartbeat": time.time()}, name="slow")
+    heartbeat = Thread(target=taken._write, kwargs={"beats": 1}, name="slow")
     heartbeat.start()
     assert files.slow.wait(10)
     taken.record_jvm(os.getpid())
@@ -166,26 +168,51 @@ class SlowStore:
         return self._files.replace(key, data, unchanged=unchanged)
 
 
-def test_a_holder_that_slept_through_two_others_must_not_write():
-    files = MemoryStore()
-    sleeper = lease.take(files, STREAM, "first")
+def test_a_holder_that_slept_through_two_others_must_not_write(store, monkeypatch):
+    sleeper = lease.take(store, STREAM, "first")
     for number, run_id in ((1, "second"), (2, "third")):
-        abandon(files, number)
-        lease.take(files, STREAM, run_id).release()
+        abandon(store, number, monkeypatch)
+        lease.take(store, STREAM, run_id).release()
 
-    assert files.names() == ["3.json"]
+    assert store.names() == ["3.json"]
     with raises("lease-lost"):
         sleeper.check()
 
 
-def test_a_late_heartbeat_does_not_bring_a_lost_lease_back():
-    files = MemoryStore()
-    sleeper = lease.take(files, STREAM, "first")
-    abandon(files, 1)
-    with held(files, STREAM, "second"):
+def test_a_late_heartbeat_does_not_bring_a_lost_lease_back(store, monkeypatch):
+    sleeper = lease.take(store, STREAM, "first")
+    abandon(store, 1, monkeypatch)
+    with held(store, STREAM, "second"):
         with pytest.raises(ChangedError):
-            sleeper._write(heartbeat=time.time())
-        assert files.names() == ["2.json"]
+            sleeper._write(beats=1)
+        assert store.names() == ["2.json"]
+
+
+def test_a_holder_that_was_followed_notices_at_its_next_beat(store, monkeypatch):
+    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 0.05)
+    first = lease.take(store, STREAM, "first")
+    abandon(store, 1, monkeypatch)
+    with held(store, STREAM, "second"):
+        first._beat.join(timeout=10)
+        assert not first._beat.is_alive()
+        monkeypatch.setattr(type(store), "read", lambda *_: pytest.fail("it knows already"))
+        with raises("lease-lost"):
+            first.check()
+        monkeypatch.undo()
+
+
+def test_a_holder_that_beats_is_not_followed(store, monkeypatch):
+    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(lease, "TIMEOUT_SECONDS", 2.0)
+    with held(store, STREAM, "first"):
+        elsewhere = replace(lease.this_process("second"), boot_id="another boot")
+        monkeypatch.setattr(lease, "boot_identity", lambda: elsewhere.boot_id)
+        for _ in range(5):
+            time.sleep(0.5)
+            with raises("lease-held", "run first"):
+                lease.take(store, STREAM, "second")
+        assert store.names() == ["1.json"]
+        monkeypatch.undo()
 
 
 def test_the_check_before_a_write_lists_nothing(monkeypatch):
@@ -197,12 +224,11 @@ def test_the_check_before_a_write_lists_nothing(monkeypatch):
         monkeypatch.undo()
 
 
-def abandon(files, epoch):
+def abandon(files, epoch, monkeypatch):
     """Let a holder look as if it had ended on another machine long ago."""
+    monkeypatch.setattr(lease, "TIMEOUT_SECONDS", 0.0)
     holder = json.loads(files.read(f"{epoch}.json"))
-    files.replace(
-        f"{epoch}.json", json.dumps(holder | {"boot_id": "another boot", "heartbeat": 0.0}).encode()
-    )
+    files.replace(f"{epoch}.json", json.dumps(holder | {"boot_id": "another boot"}).encode())
 
 
 def test_another_process_with_the_pid_of_the_jvm_is_not_the_jvm(tmp_path):

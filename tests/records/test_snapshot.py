@@ -11,21 +11,20 @@ from tidemill.records.batch import BatchCounts
 from tidemill.records.manifest import first_manifest
 from tidemill.records.stream_records import SinkTable, StreamRecords
 from tidemill.storage.lake import Lake
-from tidemill.storage.memory_store import MemoryStore
 from tidemill.text.names import StreamName
 
 
 @pytest.fixture
-def records(tmp_path):
+def records(store, tmp_path):
     """A stream with four committed batches, the last of which moved the watermark for nothing."""
-    records = StreamRecords(Lake(MemoryStore()), StreamName("shop", "orders"))
+    records = StreamRecords(Lake(store), StreamName("shop", "orders"))
     CheckpointWriter(records.checkpoint(1)).copy_named(handmade.stateful(tmp_path), {"0": "orders"})
     records.write_manifest(first_manifest({}).with_active(query_id=handmade.QUERY_ID))
     return records
 
 
-def test_a_stream_that_never_ran_has_an_empty_tail():
-    snapshot = StreamRecords(Lake(MemoryStore()), StreamName("shop", "orders")).snapshot()
+def test_a_stream_that_never_ran_has_an_empty_tail(store):
+    snapshot = StreamRecords(Lake(store), StreamName("shop", "orders")).snapshot()
     assert (snapshot.manifest, snapshot.tail.next_start.kind) == (None, "first_run")
 
 
@@ -52,7 +51,7 @@ def test_only_a_batch_that_ends_where_the_last_one_ended_reads_no_rows(records):
     assert tail.plans_no_rows
     further = replace(tail.latest_offset.sources[0], raw='{"logOffset": 99}')
     assert not replace(tail, latest_offset=replace(tail.latest_offset, sources=(further,))).plans_no_rows
-    assert not StreamRecords(Lake(MemoryStore()), StreamName("shop", "orders")).snapshot().tail.plans_no_rows
+    assert not replace(records, stream=StreamName("shop", "other")).snapshot().tail.plans_no_rows
 
 
 def test_a_batch_that_is_scheduled_is_the_next_one_and_has_a_copy_in_the_control_files(records):

@@ -9,13 +9,12 @@ from tidemill.operations.core.steps import existing_manifest
 from tidemill.records.manifest import SCHEMA_VERSION, first_manifest
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.lake import Lake
-from tidemill.storage.memory_store import MemoryStore
 from tidemill.text.names import StreamName
 
 
 @pytest.fixture
-def records():
-    return StreamRecords(Lake(MemoryStore()), StreamName("shop", "orders"))
+def records(store):
+    return StreamRecords(Lake(store), StreamName("shop", "orders"))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b'{"schema_version": 2, "state": 1}'])

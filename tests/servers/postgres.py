@@ -17,8 +17,8 @@ import psycopg
 
 from tidemill.engines.dev import supervised
 from tidemill.target.postgres import PostgresDatabase
-from tidemill.target.secret import Secret
 from tidemill.testing import multiset
+from tidemill.text.secret import Secret
 
 PASSWORD, VARIABLE = "a-pass-of-tests", "TEST_POSTGRES_PASSWORD"
 READY_SECONDS = 60

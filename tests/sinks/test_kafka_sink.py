@@ -15,9 +15,9 @@ from tidemill import DeltaAppend, KafkaSink
 from tidemill.definitions.sink import SinkContext
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.table_ref import TableRef
-from tidemill.target.secret import Secret
 from tidemill.target.target import KafkaCluster
 from tidemill.testing import multiset
+from tidemill.text.secret import Secret
 
 ARRIVALS = [[("a", 5), ("b", 3), ("a", 5)], [("c", 7)]]
 

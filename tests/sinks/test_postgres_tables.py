@@ -27,7 +27,7 @@ from tidemill.sinks.postgres.database import server_version, transaction
 from tidemill.sinks.postgres.tables import PostgresTable
 from tidemill.sinks.postgres.write import _newer, append, upsert
 from tidemill.storage.table_ref import TableRef
-from tidemill.target.secret import Secret
+from tidemill.text.secret import Secret
 
 KEYED = {"keys": ["id"], "sequence_by": "seq"}
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 import tidemill
-from tidemill.storage.dataset import dataset_of
+from tidemill.storage.table_ref import TableRef
 
 LIBRARY = Path(tidemill.__file__).parent
 
@@ -18,7 +18,8 @@ def test_a_dataset_reads_through_arrows_own_file_system(tmp_path):
     folder.mkdir(parents=True)
     write_deltalake(str(folder), pa.table({"n": [1, 2, 3], "day": ["a", "b", "b"]}), partition_by=["day"])
 
-    dataset = dataset_of(DeltaTable(str(folder)))
+    table = TableRef.at(folder)
+    dataset = table.dataset(table.open())
 
     assert not isinstance(dataset.filesystem, pyarrow.fs.PyFileSystem)
     assert sorted(dataset.to_table().column("n").to_pylist()) == [1, 2, 3]
@@ -33,4 +34,4 @@ def test_no_other_module_opens_a_table_for_arrow():
         if isinstance(node, ast.Attribute)
         and node.attr in {"to_pyarrow_dataset", "to_pyarrow_table", "to_pandas"}
     }
-    assert opened == {"storage/dataset.py"}
+    assert opened == {"storage/table_ref.py"}

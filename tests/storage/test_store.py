@@ -6,17 +6,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
 from tidemill.storage.local_store import LocalStore
 from tidemill.storage.memory_store import MemoryStore
+from tidemill.storage.object_store import ObjectStore
 from tidemill.storage.store import ChangedError, NotAFileError, OutsideError, Store
-
-
-@pytest.fixture(params=["local", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return LocalStore(tmp_path / "root") if request.param == "local" else MemoryStore()
 
 
 def test_a_created_file_is_read_back(store: Store) -> None:
@@ -292,7 +289,6 @@ def test_a_confined_store_follows_no_link_out_of_its_root(tmp_path: Path) -> Non
 
 def test_addresses_are_below_the_address_of_the_root(store: Store) -> None:
     assert store.uri("a/b") == f"{store.uri()}/a/b"
-    assert store.delta_options() == {}
 
 
 def test_local_files_are_as_readable_as_the_umask_says(tmp_path: Path) -> None:
@@ -347,3 +343,22 @@ def at_once(work: Callable[[int], bool], workers: int = 8) -> list[bool]:
 
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(begin, range(workers)))
+
+
+@pytest.mark.slow
+def test_a_folder_that_hadoop_marks_is_no_file(bucket: ObjectStore) -> None:
+    """Hadoop marks a folder by an empty object whose name ends with a slash."""
+    store = bucket.below("marked")
+    store.create("offsets/0", b"1")
+    for name in ("marked/", "marked/offsets/", "marked/state/"):
+        request = Request(f"{bucket.settings.endpoint}/{bucket.bucket}/{name}", data=b"", method="PUT")  # noqa: S310
+        urlopen(request).close()  # noqa: S310 - on loopback
+
+    assert [(entry.key, entry.is_folder) for entry in store.list()] == [("offsets", True), ("state", True)]
+    assert store.names("offsets") == ["0"]
+    assert [entry.key for entry in store.walk()] == ["offsets/0"]
+    store.create("state/empty", b"")
+    assert [entry.key for entry in store.walk()] == ["offsets/0", "state/empty"]
+    assert [entry.name for entry in store.list("", after="a")] == ["offsets", "state"]
+    store.delete_folder("state")
+    assert store.names() == ["offsets"]

@@ -5,7 +5,7 @@ import pytest
 from tests.support.raising import raises
 from tidemill.target.alerts import AlertSettings
 from tidemill.target.resolve import resolve
-from tidemill.target.secret import Secret
+from tidemill.text.secret import Secret
 
 WEBHOOK = 'webhook = "${ALERT_URL}"\n'
 MAIL = """

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.raising import raises
-from tidemill.target.secret import Secret, is_secret
+from tidemill.text.secret import Secret, is_secret
 
 SECRETS = """
 spark.hadoop.fs.s3a.secret.key

@@ -10,13 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.raising import raises
+from tidemill.engines import launch
 from tidemill.engines.engine import SparkEngine
 from tidemill.engines.launch import application_confs
 from tidemill.target.config import find_config, read_config
 from tidemill.target.resolve import ResolvedTarget, resolve
-from tidemill.target.secret import Secret
 from tidemill.target.spark_settings import SparkSettings
 from tidemill.target.target import FolderBinding, KafkaCluster, TopicBinding
+from tidemill.text.names import StreamName
+from tidemill.text.secret import Secret, is_secret
 
 PROD = """
 pipelines = ["shop:shop"]
@@ -424,11 +426,80 @@ def test_an_unknown_target_and_a_target_without_a_lake(tmp_path):
     assert Path(resolved(tmp_path, "[targets.x]", "x", lake="l").lake.uri) == tmp_path / "l"
 
 
-def test_a_lake_on_an_object_store_is_refused(tmp_path):
-    with raises("store-not-supported", "The lake 's3a://bucket/lake' is on s3a://") as caught:
-        resolved(tmp_path, "", lake="s3a://bucket/lake")
+STORE = """
+[targets.x]
+lake = "s3://bucket/a/lake"
+[targets.x.store]
+endpoint = "http://127.0.0.1:9000"
+region = "eu-central-1"
+access_key_id = "AKIA1"
+secret_access_key = "${STORE_KEY}"
+session_token = "${STORE_TOKEN}"
+"""
+
+
+def test_a_lake_on_s3_and_how_it_is_reached(tmp_path, monkeypatch):
+    target = resolved(tmp_path, STORE, "x")
+    monkeypatch.setenv("STORE_KEY", "hidden1")
+    monkeypatch.setenv("STORE_TOKEN", "hidden2")
+
+    assert target.lake.uri == "s3a://bucket/a/lake"
+    assert target.lake.table(StreamName("shop", "orders")).uri == "s3a://bucket/a/lake/tables/shop/orders"
+    assert target.lake.store.delta_options() == {
+        "aws_endpoint": "http://127.0.0.1:9000",
+        "aws_region": "eu-central-1",
+        "aws_access_key_id": "AKIA1",
+        "aws_secret_access_key": "hidden1",
+        "aws_session_token": "hidden2",
+        "aws_allow_http": "true",
+    }
+    confs = launch.store_confs(target.spark.lake)
+    of_bucket = "spark.hadoop.fs.s3a.bucket.bucket"
+    assert confs[f"{of_bucket}.endpoint"] == "http://127.0.0.1:9000"
+    assert confs[f"{of_bucket}.secret.key"].reveal() == "hidden1"
+    assert all(is_secret(name) for name in confs if name.endswith((".secret.key", ".session.token")))
+    shown = {setting.name: setting for setting in target.settings()}
+    assert shown["store.endpoint"].value == "http://127.0.0.1:9000"
+    assert shown["store.secret_access_key"].value == "********"
+    assert "tidemill.toml" in shown["store.region"].origin
+    assert "hidden" not in repr(target) + repr(target.settings())
+
+
+def test_a_lake_on_s3_of_a_flag(tmp_path):
+    target = resolved(tmp_path, STORE, "x", lake="s3a://other/lake/")
+
+    assert (target.lake.uri, target.spark.lake.settings.region) == ("s3a://other/lake", "eu-central-1")
+    assert resolved(tmp_path, "[targets.x]", "x", lake="l").spark.lake is None
+
+
+@pytest.mark.parametrize("lake", ["s3://", "s3://B", "s3://bucket/a b", "s3://bucket/../x", "s3://bucket//x"])
+def test_an_address_without_a_bucket_or_with_other_characters_is_refused(tmp_path, lake):
+    with raises("store-address-invalid", repr(lake), "s3://bucket/prefix"):
+        resolved(tmp_path, "", lake=lake)
+
+
+def test_a_lake_on_another_kind_of_store_is_refused(tmp_path):
+    with raises("store-not-supported", "The lake 'gs://bucket/lake' is on gs://", "s3://") as caught:
+        resolved(tmp_path, "", lake="gs://bucket/lake")
 
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ('secret_access_key = "literal"', "secret_access_key takes only a variable"),
+        ('access_key_id = "a"', "secret_access_key is missing"),
+        ('secret_access_key = "${A}"', "access_key_id is missing"),
+        ('session_token = "${A}"', "access_key_id is missing"),
+        ('endpoint = "host:9000"', "endpoint is 'host:9000'; write it like"),
+        ('bucket = "b"', "bucket is an unknown key"),
+    ],
+)
+def test_a_fault_in_how_a_store_is_reached(tmp_path, settings, fault):
+    with raises("config-invalid", fault) as caught:
+        resolved(tmp_path, f'[targets.x]\nlake = "s3://bucket/lake"\n[targets.x.store]\n{settings}', "x")
+    assert "literal" not in str(caught.value)
 
 
 def test_a_folder_of_feeds_on_an_object_store_is_refused(tmp_path):

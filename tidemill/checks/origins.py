@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidemill.definitions.columns import ORIGIN
-from tidemill.storage.dataset import dataset_of
 
 if TYPE_CHECKING:
     from tidemill.checks.context import CheckContext
@@ -64,7 +63,7 @@ def _newest_row(table: "TableRef", column: str, after_ms: int) -> "dict[str, Any
 
     try:
         after = pa.scalar(after_ms * 1000, pa.timestamp("us", tz="UTC"))
-        scanner = dataset_of(opened).scanner(columns=[column, ORIGIN], filter=pc.field(column) > after)
+        scanner = table.dataset(opened).scanner(columns=[column, ORIGIN], filter=pc.field(column) > after)
         rows = scanner.head(1).to_pylist()
     except Exception:  # noqa: BLE001 - a table that delta-rs cannot read, or a column that is no time
         return None

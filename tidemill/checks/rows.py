@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from tidemill.checks.origins import origin_text
 from tidemill.checks.result import CheckResult, total
 from tidemill.run.batch.quarantine import INPUT, KIND, QUARANTINE
-from tidemill.storage.dataset import dataset_of
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def _reason(context: "CheckContext", lines: "tuple[BatchRecord, ...]") -> str:
         & (pc.field("batch_id") >= min(batches))
         & (pc.field("batch_id") <= max(batches))
     )
-    data = dataset_of(table)
+    data = path.dataset(table)
     if KIND in data.schema.names:
         these &= pc.field(KIND).is_null() | (pc.field(KIND) == INPUT)
     rows = data.scanner(columns=["violated", "origin"], filter=these).head(_SAMPLE)

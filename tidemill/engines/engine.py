@@ -12,8 +12,8 @@ import psutil
 from tidemill.errors import CanceledError, TerminalError
 from tidemill.run.spark import classic
 from tidemill.run.spark.engine import QueryServer
-from tidemill.target.secret import Secret
 from tidemill.target.spark_settings import SparkSettings
+from tidemill.text.secret import Secret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from tidemill.engines import class_archive
 from tidemill.engines.quiet import jvm_stderr
-from tidemill.target.secret import REDACTED_WORDS, Secret
+from tidemill.storage.object_store import SCHEMES, ObjectStore
 from tidemill.target.spark_settings import SparkSettings
+from tidemill.text.secret import REDACTED_WORDS, Secret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,9 @@ LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
 _EXTENSIONS = "spark.sql.extensions"
+_CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
+_WITHOUT_RENAMES = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+LOG_STORE = "io.tidemill.delta.ConditionalPutLogStore"
 # Compiling again for speed takes more than half of the CPU of a short run, and pays in long ones. With one compiler
 # level the code cache would have 48 MB; once it is full, nothing is compiled any more.
 _COMPILE_ONCE = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
@@ -57,12 +61,14 @@ def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[
     Raises:
         ConfigurationError: A variable that holds a secret is not set, or the jars are not available.
     """
-    from tidemill.engines.jars import spark_jars
+    from tidemill.engines.jars import spark_jars, store_jars
 
+    of_store = {} if settings.lake is None else store_confs(settings.lake)
     given = {
-        key: value.reveal() if isinstance(value, Secret) else value for key, value in settings.conf.items()
+        key: value.reveal() if isinstance(value, Secret) else value
+        for key, value in (of_store | dict(settings.conf)).items()
     }
-    ours = [str(jar) for jar in spark_jars()]
+    ours = [str(jar) for jar in (*spark_jars(), *(store_jars("s3") if of_store else ()))]
     in_this_process = settings.mode == "local"  # and as short as a run
     java_options = [
         # The JVM reads our log settings before Spark's own, which print a page of warnings at every start.
@@ -95,6 +101,16 @@ def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[
         _EXTENSIONS: _added(["io.delta.sql.DeltaSparkSessionExtension"], given.get(_EXTENSIONS)),
         _JAVA_OPTIONS: " ".join(filter(None, java_options)),
     }
+
+
+def store_confs(lake: ObjectStore) -> dict[str, str | Secret]:
+    """Return the confs with which Spark writes a lake on S3.
+
+    Checkpoints are written without renames, which are copies there, and commits of Delta by a conditional PUT: its own
+    log store for S3 loses commits of concurrent writers. docs/guarantees.md has both.
+    """
+    log_stores = {f"spark.delta.logStore.{scheme}.impl": LOG_STORE for scheme in sorted(SCHEMES)}
+    return {**lake.settings.spark_confs(lake.bucket), _CHECKPOINTS: _WITHOUT_RENAMES, **log_stores}
 
 
 def _collector(given: str) -> tuple[str, ...]:

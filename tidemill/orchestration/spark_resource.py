@@ -11,9 +11,9 @@ from tidemill.definitions.columns import DELETED
 from tidemill.engines.engine import SparkEngine
 from tidemill.errors import ConfigurationError
 from tidemill.target.resolve import ResolvedTarget, resolve
-from tidemill.target.secret import Secret, is_secret, literal_fault
 from tidemill.target.spark_settings import SparkMode, SparkSettings, mode_of, remote_fault
 from tidemill.text.names import StreamName
+from tidemill.text.secret import Secret, is_secret, literal_fault
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,25 +1,28 @@
 """The lease: one writer per stream, across processes, hosts and crashes.
 
 `<control>/lease/<epoch>.json` is created exclusively, so exactly one process gets an epoch. The highest epoch
-holds the lease. A lease whose process and JVM have ended on this boot is taken over at once, any other when its
-heartbeat is too old. The JVM of a warm server outlives its clients: there their queries must have stopped. Before
-each write the holder checks that its epoch is still the highest; Delta's transaction is the last line of defence.
+holds the lease. A lease whose process and JVM have ended on this boot is taken over at once, any other when its holder
+has not written its file for a while, by the clock of the store: those of hosts may differ. The JVM of a warm server
+outlives its clients: there their queries must have stopped. Before each write the holder checks that its epoch is still
+the highest; Delta's transaction is the last line of defence.
 """
 
 import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
 import psutil
 
-from tidemill.errors import NOTHING_LOST, ConfigurationError, LeaseHeldError, LeaseLostError
-from tidemill.storage.store import Store
+from tidemill.errors import NOTHING_LOST, ConfigurationError, LeaseHeldError, LeaseLostError, TransientError
+from tidemill.storage.store import ChangedError, Store
 from tidemill.text.durations import now_iso
 from tidemill.text.names import StreamName
 
@@ -30,6 +33,8 @@ TIMEOUT_SECONDS = 60.0
 JVM_GRACE_SECONDS = 5.0
 # A warm server stops the queries of a client that was killed; a commit in progress is not interrupted.
 SERVER_GRACE_SECONDS = 30.0
+# Written by who wants to know what time it is for the store.
+_CLOCK = "clock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +51,7 @@ class Holder:
         attachment: With a warm server, whose JVM outlives the holder, the file that the server removes when the
             holder's queries have stopped.
         since: When the lease was taken, ISO-8601 UTC.
-        heartbeat: The last sign of life, seconds since the epoch.
+        beats: How often the holder has shown that it lives.
         released: Whether the holder has finished.
     """
 
@@ -59,7 +64,7 @@ class Holder:
     jvm_started: float | None = None
     attachment: str | None = None
     since: str
-    heartbeat: float
+    beats: int = 0
     released: bool = False
 
     @property
@@ -88,7 +93,6 @@ def this_process(run_id: str) -> Holder:
         pid=os.getpid(),
         pid_started=psutil.Process().create_time(),
         since=now_iso(),
-        heartbeat=time.time(),
     )
 
 
@@ -106,6 +110,7 @@ class Lease:
         self._version = version
         self._holder = holder
         self._stopped = Event()
+        self._lost = Event()
         # The run's thread and the heartbeat both write the file.
         self._writing = Lock()
         self._beat = Thread(target=self._keep_alive, name=f"lease {stream}", daemon=True)
@@ -117,6 +122,8 @@ class Lease:
         Raises:
             LeaseLostError: Another run has taken over.
         """
+        if self._lost.is_set():
+            raise _lost_lease(self.stream)
         assert_highest(self._files, self.stream, self.epoch)
 
     def record_jvm(self, pid: int | None, *, attachment: Path | None = None) -> None:
@@ -140,13 +147,21 @@ class Lease:
             return
         self._stopped.set()
         self._beat.join()
-        with suppress(OSError):  # a lake that became unreadable ends by the time-out
+        with suppress(OSError, TransientError):  # a lake that became unreadable ends by the time-out
             self._write(released=True)
 
     def _keep_alive(self) -> None:
         while not self._stopped.wait(HEARTBEAT_SECONDS):
-            with suppress(OSError):  # the next beat may succeed; until then the heartbeat's age decides
-                self._write(heartbeat=time.time())
+            try:
+                self._write(beats=self._holder.beats + 1)
+            except ChangedError:
+                self._lost.set()
+                return
+            except (
+                OSError,
+                TransientError,
+            ):  # the next beat may succeed; until then the age of the last one decides
+                continue
 
     def _write(self, **changes: Any) -> None:
         with self._writing:
@@ -166,11 +181,15 @@ def assert_highest(files: Store, stream: StreamName, epoch: int) -> None:
         LeaseLostError: Another run has a higher one.
     """
     if _content_of(files, epoch + 1) is not None or _content_of(files, epoch) is None:
-        raise LeaseLostError(
-            "another run has taken this stream over, so this one stops before it writes.",
-            stream=stream,
-            fix="no action needed: the other run repeats what this one did not commit.",
-        )
+        raise _lost_lease(stream)
+
+
+def _lost_lease(stream: StreamName) -> LeaseLostError:
+    return LeaseLostError(
+        "another run has taken this stream over, so this one stops before it writes.",
+        stream=stream,
+        fix="no action needed: the other run repeats what this one did not commit.",
+    )
 
 
 def holder_of(files: Store) -> Holder | None:
@@ -179,7 +198,11 @@ def holder_of(files: Store) -> Holder | None:
     if not epochs:
         return None
     holder = _read(files, epochs[-1])
-    return holder if holder is not None and _alive(holder) else None
+
+    def silence() -> float:  # who only asks writes nothing, and has the clock of this host
+        return time.time() - _modified(files, _key(epochs[-1]))
+
+    return holder if holder is not None and _alive(holder, silence) else None
 
 
 def take(files: Store, stream: StreamName, run_id: str) -> Lease:
@@ -191,15 +214,17 @@ def take(files: Store, stream: StreamName, run_id: str) -> Lease:
     """
     try:
         epochs = _epochs(files)
-        if epochs and (holder := _read(files, epochs[-1])) is not None and _alive_after_grace(holder):
-            raise _held_by(stream, holder)
+        if epochs and (holder := _read(files, epochs[-1])) is not None:
+            silence = partial(_silence, files, epochs[-1])
+            if _alive_after_grace(holder, silence):
+                raise _held_by(stream, holder, silence)
         epoch = (epochs[-1] if epochs else 0) + 1
         holder = this_process(run_id)
         try:
             version = files.create(_key(epoch), _content(holder))
         except FileExistsError:
             winner = _read(files, epoch)
-            raise _held_by(stream, winner or holder) from None
+            raise _held_by(stream, winner or holder, lambda: 0.0) from None
         for old in epochs:  # one after the other: `assert_highest` relies on the order
             files.delete([_key(old)])
     except OSError as error:
@@ -213,8 +238,8 @@ def take(files: Store, stream: StreamName, run_id: str) -> Lease:
     return Lease(files, stream, epoch, version, holder)
 
 
-def _held_by(stream: StreamName, holder: Holder) -> LeaseHeldError:
-    if holder.attachment is not None and not _python_alive(holder):
+def _held_by(stream: StreamName, holder: Holder, silence: Callable[[], float]) -> LeaseHeldError:
+    if holder.attachment is not None and not _python_alive(holder, silence):
         return LeaseHeldError(
             f"{holder} has ended, and the warm server (process {holder.jvm_pid}) has not stopped its query yet.",
             stream=stream,
@@ -227,29 +252,35 @@ def _held_by(stream: StreamName, holder: Holder) -> LeaseHeldError:
     )
 
 
-def _alive_after_grace(holder: Holder) -> bool:
+def _alive_after_grace(holder: Holder, silence: Callable[[], float]) -> bool:
     """Return whether the holder is alive; a JVM that is ending with its process gets a moment."""
     grace = JVM_GRACE_SECONDS if holder.attachment is None else SERVER_GRACE_SECONDS
     deadline = time.monotonic() + grace
-    while _alive(holder):
-        if _python_alive(holder) or time.monotonic() > deadline:
+    while _alive(holder, silence):
+        if _python_alive(holder, silence) or time.monotonic() > deadline:
             return True
         time.sleep(0.05)
     return False
 
 
-def _alive(holder: Holder) -> bool:
+def _alive(holder: Holder, silence: Callable[[], float]) -> bool:
+    """Return whether a holder has not finished and lives.
+
+    Args:
+        holder: The holder.
+        silence: Returns for how many seconds it has not written its file; asked about other hosts only.
+    """
     if holder.released:
         return False
     if holder.boot_id != boot_identity():
-        return time.time() - holder.heartbeat < TIMEOUT_SECONDS
-    return _python_alive(holder) or _jvm_alive(holder)
+        return silence() < TIMEOUT_SECONDS
+    return _python_alive(holder, silence) or _jvm_alive(holder)
 
 
-def _python_alive(holder: Holder) -> bool:
+def _python_alive(holder: Holder, silence: Callable[[], float]) -> bool:
     """Return whether that very process lives: process ids are reused, start times are not."""
     if holder.boot_id != boot_identity():
-        return time.time() - holder.heartbeat < TIMEOUT_SECONDS
+        return silence() < TIMEOUT_SECONDS
     return _same_process(holder.pid, holder.pid_started)
 
 
@@ -267,6 +298,20 @@ def _same_process(pid: int, started: float | None) -> bool:
         return started is None or abs(process.create_time() - started) < 1.0
     except psutil.NoSuchProcess:
         return False
+
+
+def _silence(files: Store, epoch: int) -> float:
+    """Return for how many seconds the holder of an epoch has not written its file, by the store's clock."""
+    files.replace(_CLOCK, b"")
+    written = {entry.key: entry.modified for entry in files.list()}
+    files.delete([_CLOCK])
+    # Another run that asks as well may have deleted it: then the holder counts as alive.
+    return written.get(_CLOCK, 0.0) - written.get(_key(epoch), 0.0)
+
+
+def _modified(files: Store, key: str) -> float:
+    """Return when a file was written; 0 where it is missing."""
+    return next((entry.modified for entry in files.list() if entry.key == key), 0.0)
 
 
 def _key(epoch: int) -> str:
@@ -298,8 +343,7 @@ def _read(files: Store, epoch: int) -> Holder | None:
         return Holder(**json.loads(content))
     except (ValueError, TypeError):
         # Created a moment ago and not written yet, on a file system without hard links: its age decides.
-        created = next((entry.modified for entry in files.list() if entry.name == _key(epoch)), 0.0)
-        if time.time() - created >= TIMEOUT_SECONDS:
+        if time.time() - _modified(files, _key(epoch)) >= TIMEOUT_SECONDS:
             return None
         return Holder(
             run_id="unknown",
@@ -308,5 +352,4 @@ def _read(files: Store, epoch: int) -> Holder | None:
             pid=0,
             pid_started=0.0,
             since="just now",
-            heartbeat=created,
         )

@@ -65,9 +65,11 @@ class Ledger:
     def newest_line(self, run_id: str | None) -> BatchRecord | None:
         """Return the line of the newest batch of a run; of the latest run with lines where that one has none."""
         lines = [] if run_id is None else list(self.lines(run_id))
-        if not lines and (runs := [*self.runs()]):
-            lines = list(self.lines(runs[-1]))
-        return max(lines, key=lambda line: line.batch_id, default=None)
+        if not lines and (runs := self.runs()):
+            latest = max(runs.values())
+            # Object stores have times of whole seconds.
+            lines = [line for run, at in runs.items() if latest - at <= 1 for line in self.lines(run)]
+        return max(lines, key=lambda line: (line.started_at, line.batch_id), default=None)
 
     def lines_of(self, generation: int, batches: Collection[int]) -> list[BatchRecord]:
         """Return the lines of some batches of a generation, oldest batch first.

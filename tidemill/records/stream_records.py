@@ -20,6 +20,7 @@ from tidemill.records.ledger import Ledger
 from tidemill.records.manifest import Manifest, read_manifest, write_manifest
 from tidemill.records.operation import Operation, read_operation, write_operation
 from tidemill.storage.lake import Lake
+from tidemill.storage.probe import require_probed
 from tidemill.storage.store import Store
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK, StreamName
@@ -327,6 +328,7 @@ class StreamRecords:
             LeaseHeldError: Another run holds it.
             ConfigurationError: The lake cannot be written.
         """
+        require_probed(self.lake.store)
         return take(self.control.below(_LEASE), self.stream, run_id)
 
     def holder(self) -> Holder | None:
@@ -344,6 +346,7 @@ class StreamRecords:
             LeaseHeldError: Another process carries one out.
             ConfigurationError: The lake cannot be written.
         """
+        require_probed(self.lake.store)
         return take(self.control.below(_OPERATION_LEASE), self.stream, run_id)
 
     def operation_holder(self) -> Holder | None:

@@ -14,8 +14,8 @@ from tidemill.errors import DefinitionError, TerminalError
 from tidemill.sinks.external_sink import ExternalSink, columns_unsuitable
 from tidemill.storage.local_store import LocalStore, local_path
 from tidemill.storage.store import Entry, Store
-from tidemill.target.secret import is_secret
 from tidemill.text.durations import parse_duration
+from tidemill.text.secret import is_secret
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ from tidemill.definitions.columns import BATCH, ORIGIN
 from tidemill.definitions.sink import Delivery, SinkBatch, SinkContext
 from tidemill.errors import DefinitionError, TerminalError
 from tidemill.sinks.external_sink import ExternalSink, columns_unsuitable
-from tidemill.target.secret import is_secret
 from tidemill.text.names import sql_identifier
+from tidemill.text.secret import is_secret
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

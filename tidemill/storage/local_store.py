@@ -11,11 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from tidemill.errors import NOTHING_LOST, ConfigurationError
 from tidemill.storage.store import ChangedError, Entry, NotAFileError, OutsideError, Store, checked_key
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 # A file before it has its name: left behind only by a kill, and never listed.
 _UNFINISHED = ".unfinished"
@@ -46,9 +49,9 @@ def local_path(path: str | Path, *, field: str, root: Path | None = None) -> Pat
     """
     if scheme := scheme_of(str(path)):
         raise ConfigurationError(
-            f"{field} {str(path)!r} is on {scheme}://, and Tidemill supports folders of a file system only.",
+            f"{field} {str(path)!r} is on {scheme}://, and Tidemill supports that for a lake on s3:// only.",
             lost=NOTHING_LOST,
-            fix="use a folder of a local or mounted file system.",
+            fix="use a folder of a local or mounted file system; for a lake also s3://bucket/prefix.",
             code="store-not-supported",
         )
     return ((root or Path()) / Path(str(path).removeprefix("file://")).expanduser()).absolute()
@@ -179,6 +182,12 @@ class LocalStore:
     def delta_options(self) -> Mapping[str, str]:
         """Return no options: delta-rs takes a path as it is."""
         return {}
+
+    def arrow_files(self) -> "tuple[FileSystem, str]":
+        """Return Arrow's local file system."""
+        from pyarrow.fs import LocalFileSystem
+
+        return LocalFileSystem(), os.fspath(self.root)
 
     def _path(self, key: str) -> str:
         return f"{self.root}/{checked_key(key)}"

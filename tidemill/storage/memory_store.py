@@ -5,9 +5,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from threading import Lock
 from time import time
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tidemill.storage.store import ChangedError, Entry, Store, checked_key
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 # By the name of a store: content, time and version by key. A pickled store is the same store in the same process.
 _FILES: dict[str, dict[str, tuple[bytes, float, str]]] = {}
@@ -108,6 +112,10 @@ class MemoryStore:
     def delta_options(self) -> Mapping[str, str]:
         """Return no options."""
         return {}
+
+    def arrow_files(self) -> "tuple[FileSystem, str]":
+        """Raise an error: a store in memory has no tables."""
+        raise NotImplementedError
 
     @property
     def _files(self) -> dict[str, tuple[bytes, float, str]]:

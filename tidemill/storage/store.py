@@ -6,7 +6,10 @@ mkdir, exists or stat: a file is created or replaced as a whole, and a folder is
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 
 class ChangedError(OSError):
@@ -163,6 +166,14 @@ class Store(Protocol):
 
     def delta_options(self) -> Mapping[str, str]:
         """Return the options with which delta-rs opens a table of this store."""
+        ...
+
+    def arrow_files(self) -> "tuple[FileSystem, str]":
+        """Return the file system of Arrow's own in which the files are, and the path of the root in it.
+
+        Raises:
+            NotImplementedError: Arrow has none: a store in memory has no tables.
+        """
         ...
 
 

@@ -13,6 +13,7 @@ from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from pyarrow.dataset import Dataset
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 _LOG = "_delta_log"
@@ -108,3 +109,18 @@ class TableRef:
             return DeltaTable(self.uri, version=version, storage_options=options)
         except TableNotFoundError:
             return None
+
+    def dataset(self, opened: "DeltaTable") -> "Dataset":
+        """Return the rows of its state.
+
+        By default delta-rs lets Arrow read through a file system in Python. Arrow reads ahead in threads of C++, and
+        one that enters Python while the interpreter shuts down ends the process with "terminate called without an
+        active exception", or leaves it waiting forever. Arrow's own file systems never enter Python.
+
+        Args:
+            opened: What `open` has returned.
+        """
+        from pyarrow.fs import SubTreeFileSystem
+
+        files, path = self.store.arrow_files()
+        return opened.to_pyarrow_dataset(filesystem=SubTreeFileSystem(f"{path}/{self.key}", files))

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tidemill.target.secret import VARIABLE, Secret
 from tidemill.target.toml_table import Table
+from tidemill.text.secret import VARIABLE, Secret
 
 SmtpTls = Literal["starttls", "implicit", "none"]
 _PORTS = {"starttls": 587, "implicit": 465, "none": 25}

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from tidemill.errors import ConfigurationError, DefinitionError
+from tidemill.storage.s3_settings import S3Settings
 from tidemill.target.alerts import LARGEST_PORT, AlertSettings, alert_settings
 from tidemill.target.postgres import PostgresDatabase, SslMode
-from tidemill.target.secret import Secret, is_secret
 from tidemill.target.spark_settings import SparkMode, SparkSettings, mode_of, remote_fault
 from tidemill.target.target import (
     Binding,
@@ -30,6 +30,7 @@ from tidemill.target.target import (
 from tidemill.target.toml_table import Notes, Table
 from tidemill.text.durations import flag_duration
 from tidemill.text.names import valid_feed_name
+from tidemill.text.secret import Secret, is_secret
 
 FILE_NAME = "tidemill.toml"
 DEFAULT_CLUSTER = "default"
@@ -50,6 +51,7 @@ class TargetConfig:
         databases: Postgres databases by name.
         feeds: Feeds that are bound one by one.
         alerts: Where alerts go; None if none are sent.
+        store: How the bucket of the lake is reached.
         origins: Where each setting of the file comes from, by name.
         unset: The error about a variable that is not set, by the setting that needs it.
     """
@@ -62,6 +64,7 @@ class TargetConfig:
     databases: Mapping[str, PostgresDatabase] = field(default_factory=dict)
     feeds: Mapping[str, Binding] = field(default_factory=dict)
     alerts: AlertSettings | None = None
+    store: S3Settings = field(default_factory=S3Settings)
     origins: Mapping[str, str] = field(default_factory=dict)
     unset: Mapping[str, ConfigurationError] = field(default_factory=dict)
 
@@ -159,6 +162,7 @@ def _target(name: str, table: Table, notes: Notes, root: Path) -> TargetConfig:
         databases={database: _postgres(inner, root) for database, inner in table.tables("postgres").items()},
         feeds=feeds,
         alerts=alert_settings(table),
+        store=_store(table.table("store")),
         origins=_origins(name, _below(table, notes.variables)),
         unset=_below(table, notes.unset),
     )
@@ -300,6 +304,25 @@ def _postgres(table: Table, root: Path) -> PostgresDatabase:
     if "ca_file" in table and not database.sslmode.startswith("verify-"):
         table.fault("ca_file", "is for sslmode verify-ca or verify-full")
     return database
+
+
+def _store(table: Table) -> S3Settings:
+    settings = S3Settings(
+        **_given(
+            endpoint=table.string("endpoint", pattern=r"https?://[^/@]+/?", example="https://host:9000"),
+            region=table.string("region"),
+            access_key_id=table.string_or_secret("access_key_id"),
+            secret_access_key=table.secret("secret_access_key"),
+            session_token=table.secret("session_token"),
+        )
+    )
+    table.end()
+    for name, other in (("access_key_id", "secret_access_key"), ("secret_access_key", "access_key_id")):
+        if name in table and other not in table:
+            table.fault(other, f"is missing, and {name} needs it")
+    if "session_token" in table and "access_key_id" not in table:
+        table.fault("access_key_id", "is missing, and session_token needs it")
+    return settings
 
 
 def _feed(name: str, table: Table, clusters: Mapping[str, KafkaCluster], root: Path) -> Binding:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
 from tidemill.errors import DefinitionError
-from tidemill.target.secret import Secret, revealed
+from tidemill.text.secret import Secret, revealed
 
 SslMode = Literal["disable", "prefer", "require", "verify-ca", "verify-full"]
 CONNECT_SECONDS = 10

@@ -13,16 +13,18 @@ from pathlib import Path
 from tidemill.definitions.stream import Stream
 from tidemill.errors import ConfigurationError
 from tidemill.storage.lake import Lake
-from tidemill.storage.local_store import local_path
+from tidemill.storage.local_store import local_path, scheme_of
+from tidemill.storage.object_store import SCHEMES, ObjectStore
+from tidemill.storage.s3_settings import S3Settings
 from tidemill.target.alerts import AlertSettings
 from tidemill.target.config import DEFAULT_CLUSTER, FILE_NAME, Config, TargetConfig, find_config, read_config
 from tidemill.target.loading import LoadedPipelines, load_pipelines
 from tidemill.target.postgres import PostgresDatabase
-from tidemill.target.secret import MASK, is_secret
 from tidemill.target.server_home import ServerHome
 from tidemill.target.spark_settings import SparkSettings
 from tidemill.target.target import KafkaCluster, Target, did_you_mean
 from tidemill.text.durations import format_duration
+from tidemill.text.secret import MASK, is_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Setting:
 
 
 def shown(
-    prefix: str, value: SparkSettings | KafkaCluster | PostgresDatabase | AlertSettings
+    prefix: str, value: SparkSettings | KafkaCluster | PostgresDatabase | AlertSettings | S3Settings
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each field that has one, secrets masked.
 
@@ -53,7 +55,7 @@ def shown(
         content = getattr(value, setting.name)
         entries = content if isinstance(content, Mapping) else {"": content}
         for key, entry in entries.items():
-            if entry is not None and entry != ():
+            if entry is not None and entry != () and not isinstance(entry, ObjectStore):
                 name = ".".join(part for part in (prefix, setting.name, key) if part)
                 literal_secret = isinstance(entry, str) and is_secret(key or setting.name)
                 yield name, MASK if literal_secret else _text(entry)
@@ -121,6 +123,8 @@ class ResolvedTarget(Target):
             values["feeds"] = str(self.default_binding / "<feed>")
         values |= {f"feeds.{feed}": str(binding) for feed, binding in self.feeds.items()}
         values |= dict(shown("spark", self.spark))
+        if isinstance(self.lake.store, ObjectStore):
+            values |= dict(shown("store", self.lake.store.settings))
         for name, cluster in self.clusters.items():
             values |= dict(shown(f"kafka.{name}", cluster))
         for name, database in self.databases.items():
@@ -187,10 +191,13 @@ def resolve(
         default_binding = path.parent / ".tidemill" / "landing"
     if lake is not None:
         origins["lake"] = "flag --lake"
+        the_lake = _lake(lake, start, entry)
+    else:
+        the_lake = _lake_of(name, entry, path.parent)
     resolved = ResolvedTarget(
         name=name,
-        lake=_lake(lake, start) if lake is not None else _lake_of(name, entry, path.parent),
-        spark=entry.spark,
+        lake=the_lake,
+        spark=replace(entry.spark, lake=the_lake.store if isinstance(the_lake.store, ObjectStore) else None),
         config=path,
         pipeline_entries=config.pipelines,
         automation=entry.automation,
@@ -203,7 +210,7 @@ def resolve(
     )
     if entry.spark.mode != "warm":
         return resolved
-    return replace(resolved, spark=replace(entry.spark, server=resolved.server))
+    return replace(resolved, spark=replace(resolved.spark, server=resolved.server))
 
 
 def _name(flag: str | None, environ: Mapping[str, str], config: Config) -> tuple[str, str]:
@@ -240,7 +247,7 @@ def _require_variables(entry: TargetConfig, *, lake: bool, feeds: bool) -> None:
 
 def _lake_of(name: str, entry: TargetConfig, root: Path) -> Lake:
     if entry.lake is not None:
-        return _lake(entry.lake, root)
+        return _lake(entry.lake, root, entry)
     if name == DEFAULT_TARGET:
         return Lake.at(root / ".tidemill" / "lake")
     raise ConfigurationError(
@@ -250,5 +257,7 @@ def _lake_of(name: str, entry: TargetConfig, root: Path) -> Lake:
     )
 
 
-def _lake(address: str | Path, root: Path) -> Lake:
+def _lake(address: str | Path, root: Path, entry: TargetConfig) -> Lake:
+    if scheme_of(str(address)) in SCHEMES:
+        return Lake(ObjectStore.at(str(address), entry.store))
     return Lake.at(local_path(address, field="The lake", root=root))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from tidemill.target.secret import Secret, is_secret, literal_fault
+from tidemill.storage.object_store import ObjectStore
 from tidemill.target.server_home import ServerHome
+from tidemill.text.secret import Secret, is_secret, literal_fault
 
 SparkMode = Literal["local", "warm", "connect", "cluster"]
 IDLE_TIMEOUT = timedelta(minutes=10)
@@ -32,6 +33,7 @@ class SparkSettings:
         idle_timeout: How long the server of `warm` waits for the next run; None: 10 minutes.
         server: Where the server of `warm` is; None in all other modes.
         conf: Further Spark confs of the whole application.
+        lake: The lake, where it is on an object store, which Spark reaches by jars and confs of its own.
     """
 
     mode: SparkMode = "local"
@@ -43,6 +45,7 @@ class SparkSettings:
     idle_timeout: timedelta | None = None
     server: ServerHome | None = None
     conf: Mapping[str, str | Secret] = field(default_factory=dict)
+    lake: ObjectStore | None = None
 
     @property
     def is_on_this_machine(self) -> bool:

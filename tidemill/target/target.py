@@ -14,8 +14,8 @@ from typing import Literal, TypeVar
 from tidemill.errors import ConfigurationError
 from tidemill.storage.lake import Lake
 from tidemill.target.postgres import PostgresDatabase
-from tidemill.target.secret import Secret, is_secret, revealed
 from tidemill.text.names import valid_feed_name
+from tidemill.text.secret import Secret, is_secret, revealed
 
 Named = TypeVar("Named")
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

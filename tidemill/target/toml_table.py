@@ -12,8 +12,8 @@ from typing import Any
 
 from tidemill.errors import ConfigurationError
 from tidemill.storage.local_store import scheme_of
-from tidemill.target.secret import VARIABLE, Secret, literal_fault, substitute
 from tidemill.target.target import did_you_mean
+from tidemill.text.secret import VARIABLE, Secret, literal_fault, substitute
 
 
 @dataclass(frozen=True, slots=True)

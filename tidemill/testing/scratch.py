@@ -13,7 +13,6 @@ from tidemill.connectors.feed import feed_of
 from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.spark.engine import session_of
-from tidemill.storage.dataset import dataset_of
 from tidemill.storage.lake import Lake
 from tidemill.storage.table_ref import TableRef
 from tidemill.target.postgres import PostgresDatabase
@@ -154,7 +153,7 @@ class Scratch:
         if opened is None:
             return Counter()
         names = [field.name for field in opened.schema().fields]
-        records = dataset_of(opened).to_table().to_pylist()
+        records = table.dataset(opened).to_table().to_pylist()
         chosen = columns or tuple(name for name in names if name not in (*BOOKKEEPING, DELETED))
         alive = (record for record in records if not record.get(DELETED))
         return multiset([_plain(record[column]) for column in chosen] for record in alive)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tidemill.storage.dataset import dataset_of
 
 from tests.support.small import small_target
 from tidemill.cli.shared.interrupt import interruptible
 from tidemill.records.lease import holder_of
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.execute.pipeline_run import PipelineRun
-from tidemill.storage.dataset import dataset_of
 from tidemill.storage.lake import Lake
 from tidemill.target.resolve import resolve
 from tidemill.testing import multiset

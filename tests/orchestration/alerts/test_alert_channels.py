@@ -14,7 +14,7 @@ from tidemill.orchestration.alerts import channels as webhooks
 from tidemill.orchestration.alerts.alert import MOST_CHARACTERS, Alert, DeliveryError
 from tidemill.orchestration.alerts.channels import channels
 from tidemill.target.alerts import AlertSettings
-from tidemill.target.secret import Secret
+from tidemill.text.secret import Secret
 
 ALERT = Alert(
     event="failed",

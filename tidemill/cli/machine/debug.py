@@ -13,9 +13,13 @@ import typer
 
 from tidemill.cli.shared.output import EXIT_PROBLEM, new_table, output_console, print_json
 from tidemill.cli.shared.target_flags import TargetFlags, target_flags
+from tidemill.errors import TidemillError
+from tidemill.storage.object_store import ObjectStore
+from tidemill.storage.probe import faults_of
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
+    from tidemill.storage.store import Store
     from tidemill.target.resolve import ResolvedTarget
 
 CONNECT_SECONDS = 5.0
@@ -75,7 +79,7 @@ def _pings(target: "ResolvedTarget") -> list[Callable[[], Ping]]:
         lambda: ping_java(target),
         lambda: ping_jars(target),
         lambda: ping_spark(target),
-        lambda: ping_lake(Path(target.lake.uri)),
+        lambda: ping_lake(target.lake.store),
         *(lambda name=name: ping_kafka(target, name) for name in target.clusters),
         *(lambda name=name: ping_postgres(target, name) for name in target.databases),
         lambda: ping_dagster(target),
@@ -156,8 +160,11 @@ def _ping_warm(target: "ResolvedTarget") -> Ping:
     )
 
 
-def ping_lake(root: Path) -> Ping:
-    """Report whether the lake can be written, or created if it does not exist yet."""
+def ping_lake(store: "Store") -> Ping:
+    """Report whether the lake can be written, or created if it does not exist yet; an object store is probed."""
+    if isinstance(store, ObjectStore):
+        return _ping_store(store)
+    root = Path(store.uri())
     try:
         nearest = next(folder for folder in (root, *root.parents) if folder.exists())
         with tempfile.TemporaryFile(dir=nearest):
@@ -167,10 +174,19 @@ def ping_lake(root: Path) -> Ping:
     return Ping("lake", ok=True, detail=f"{root} {'is writable' if nearest == root else 'will be created'}")
 
 
+def _ping_store(store: "ObjectStore") -> Ping:
+    try:
+        faults = faults_of(store)
+    except TidemillError as error:
+        return Ping("lake", ok=False, detail=error.what)
+    if faults:
+        return Ping("lake", ok=False, detail=f"{store.uri()} lacks what a lake needs: {'; '.join(faults)}")
+    return Ping("lake", ok=True, detail=f"{store.uri()} has exclusive and conditional writes")
+
+
 def ping_kafka(target: "ResolvedTarget", name: str) -> Ping:
     """Report whether a Kafka cluster answers and accepts the credentials."""
     from tidemill.connectors.kafka.client import client_of
-    from tidemill.errors import TidemillError
 
     cluster = target.cluster(name)
     try:

@@ -1,13 +1,13 @@
 """`tidemill jars`: the cache of the jars that Spark needs beyond pyspark; `tidemill jars fetch` fills it."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from tidemill.cli.shared.output import EXIT_PROBLEM, output_console, print_json
 from tidemill.cli.shared.target_flags import AsJson
 from tidemill.engines import class_archive
-from tidemill.engines.jars import BROKER, SPARK
+from tidemill.engines.jars import BROKER, S3, SPARK
 from tidemill.engines.jars.cache import Inspection, fetch, inspect
 from tidemill.engines.jars.sets import JarSet
 from tidemill.text.plurals import pluralize
@@ -28,19 +28,22 @@ def show(context: typer.Context, as_json: AsJson = False) -> None:
     Exit status: 0, or 1 if a file is damaged.
     """
     if context.invoked_subcommand is None:
-        _report((SPARK, BROKER), as_json=as_json)
+        _report((SPARK, S3, BROKER), as_json=as_json)
 
 
 @app.command("fetch")
 def fetch_command(
     *,
+    store: Annotated[
+        Literal["s3"] | None, typer.Option(help="Also fetch the jars for a lake on this store.")
+    ] = None,
     broker: Annotated[
         bool, typer.Option("--broker", help="Also fetch the jars of the development Kafka broker.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fetch the jars that are missing, replace those that are damaged, and archive the classes of Spark."""
-    jar_sets = (SPARK, BROKER) if broker else (SPARK,)
+    jar_sets = (SPARK, *([S3] if store else []), *([BROKER] if broker else []))
     for jar_set in jar_sets:
         fetch(jar_set)
     class_archive.make()

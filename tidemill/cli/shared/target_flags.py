@@ -46,7 +46,10 @@ class TargetFlags:
         ),
     ] = None
     lake: Annotated[
-        str | None, typer.Option("--lake", metavar="DIR", help="Replace the lake of the target.")
+        str | None,
+        typer.Option(
+            "--lake", metavar="LAKE", help="Replace the lake of the target: a folder, or s3://bucket/prefix."
+        ),
     ] = None
     landing: Annotated[
         str | None,

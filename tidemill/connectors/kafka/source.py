@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidemill.connectors.known_options import KAFKA_OPTIONS, known_options, option_of
 from tidemill.definitions.source import Source, positive
 from tidemill.errors import DefinitionError
-from tidemill.target.secret import is_secret
+from tidemill.text.secret import is_secret
 
 if TYPE_CHECKING:
     from tidemill.target.target import KafkaCluster, Target

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.connectors.connector import Connector, SourceContext
 from tidemill.connectors.spark.source import SparkSource
-from tidemill.target.secret import substitute
+from tidemill.text.secret import substitute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

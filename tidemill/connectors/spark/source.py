@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.definitions.source import Source
 from tidemill.errors import DefinitionError
-from tidemill.target.secret import is_secret, literal_fault
+from tidemill.text.secret import is_secret, literal_fault
 from tidemill.text.sql_parsing import valid_schema
 
 if TYPE_CHECKING:

@@ -1,5 +1,9 @@
-"""`python -m tidemill.engines.jars.pin`: after an edit of an ivy.xml, write the checksums of the jars that it names."""
+"""`python -m tidemill.engines.jars.pin [SET...]`: after an edit of an ivy.xml, write the checksums of its jars.
 
+A set is named as its files are: `s3` is s3.ivy.xml. Without arguments all sets are pinned.
+"""
+
+import sys
 import tempfile
 from pathlib import Path
 
@@ -7,13 +11,14 @@ from rich.console import Console
 
 from tidemill.engines.jars.cache import write_checksums
 from tidemill.engines.jars.ivy import retrieve
-from tidemill.engines.jars.sets import BROKER, SPARK
+from tidemill.engines.jars.sets import SETS
 
 
 def main() -> None:
-    """Fetch both sets and rewrite their checksum files; review and commit the difference."""
+    """Fetch the sets and rewrite their checksum files; review and commit the difference."""
     console = Console(stderr=True)
-    for jar_set in (SPARK, BROKER):
+    names = sys.argv[1:] or list(SETS)
+    for jar_set in (SETS[name] for name in names):
         with tempfile.TemporaryDirectory() as work, console.status(f"fetching for {jar_set.purpose}"):
             into = Path(work) / "jars"
             into.mkdir()

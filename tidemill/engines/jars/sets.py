@@ -1,4 +1,4 @@
-"""The two sets of jars, as this folder pins them: an ivy.xml with their names, a file with their checksums."""
+"""The sets of jars, as this folder pins them: an ivy.xml with their names, a file with their checksums."""
 
 import hashlib
 from dataclasses import dataclass
@@ -50,3 +50,7 @@ class JarSet:
 
 SPARK = JarSet("spark", "Spark", "tidemill jars fetch")
 BROKER = JarSet("kafka-broker", "the development Kafka broker", "tidemill jars fetch --broker")
+S3 = JarSet("s3", "a lake on S3", "tidemill jars fetch --store s3")
+STORES = {"s3": S3, "s3a": S3}
+"""The set that Spark needs for a lake, by the scheme of its URI."""
+SETS = {jar_set.name: jar_set for jar_set in (SPARK, S3, BROKER)}

@@ -20,9 +20,9 @@ from tidemill.engines.installed import pyspark_folder
 from tidemill.engines.warm.clients import Clients, ClientServer
 from tidemill.engines.warm.settings import described
 from tidemill.engines.warm.wire import ServerRecord
-from tidemill.target.secret import MASK
 from tidemill.target.server_home import ServerHome
 from tidemill.text.durations import now_iso
+from tidemill.text.secret import MASK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

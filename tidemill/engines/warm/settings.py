@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemill.target.secret import is_secret
+from tidemill.text.secret import is_secret
 
 _DIGEST = "secret:"
 

@@ -258,7 +258,7 @@ class _Pruning:
             path = self.records.table(sink.name)
             table = path.open()
             condition = None if table is None else condition_of(table, sink, self.before)
-            rows = 0 if table is None or condition is None else count_of(table, condition)
+            rows = 0 if table is None or condition is None else count_of(path.dataset(table), condition)
             if rows:
                 what = f"{pluralize(rows, 'tombstone')} of deletes before {self.before.isoformat(timespec='seconds')}"
                 yield Leftover(kind="tombstones", path=path.uri, what=what, rows=rows, sink=sink.name)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from tidemill.definitions.columns import DELETED
 from tidemill.definitions.sink import CommitMetadata, Transaction
 from tidemill.sinks.table_sink import run_in_transaction
-from tidemill.storage.dataset import dataset_of
 from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from pyarrow.dataset import Dataset
     from pyspark.sql import SparkSession
 
     from tidemill.definitions.sink import TableSink
@@ -61,12 +61,12 @@ def condition_of(table: "DeltaTable", sink: "TableSink", before: datetime) -> Co
     return None
 
 
-def count_of(table: "DeltaTable", condition: Condition) -> int:
-    """Return how many tombstones of a table meet a condition."""
+def count_of(rows: "Dataset", condition: Condition) -> int:
+    """Return how many tombstones of a table's rows meet a condition."""
     import pyarrow.compute as pc
 
     is_old = pc.field(DELETED) & (pc.field(condition.column) < pc.scalar(condition.value))
-    return int(dataset_of(table).count_rows(filter=is_old))
+    return int(rows.count_rows(filter=is_old))
 
 
 def delete(

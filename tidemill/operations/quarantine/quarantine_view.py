@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.errors import ConfigurationError
 from tidemill.run.batch.quarantine import INPUT, KIND, has_quarantine
-from tidemill.storage.dataset import dataset_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +83,7 @@ def quarantined(stream: "Stream", target: "Target", *, limit: int = EXAMPLES) ->
         return Quarantine(stream=stream.name, table=path, by_rule={})
     import pyarrow.compute as pc
 
-    data = dataset_of(table)
+    data = path.dataset(table)
     records, rules, newest = 0, Counter[str](), list[datetime]()
     for batch in data.to_batches(columns=["violated", "quarantined_at"]):
         records += batch.num_rows

@@ -148,12 +148,13 @@ def _missing(
     )
     if not missing or feed_of(stream) is None:
         return missing
-    table = snapshot.records.table().open()
+    path = snapshot.records.table()
+    table = path.open()
     if table is None:
         return missing
     from tidemill.operations.replay.range_origins import lost_origins
 
-    return lost_origins(stream, target, table, span)
+    return lost_origins(stream, target, path.dataset(table), span)
 
 
 def _change(stream: "Stream", operation: Operation, readers: "Sequence[Stream]") -> Change:

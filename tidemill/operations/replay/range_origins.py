@@ -20,14 +20,13 @@ from tidemill.definitions.columns import ORIGIN
 from tidemill.errors import TerminalError
 from tidemill.operations.generations.table_versions import missing_files as missing_in_version
 from tidemill.run.decide.sources import streaming_sources
-from tidemill.storage.dataset import dataset_of
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.plurals import first_few, pluralize
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
-    from deltalake import DeltaTable
+    from pyarrow.dataset import Dataset
 
     from tidemill.connectors.answers import SourceSpan
     from tidemill.definitions.stream import Stream
@@ -37,13 +36,13 @@ if TYPE_CHECKING:
 
 
 def lost_origins(
-    stream: "Stream", target: "Target", table: "DeltaTable", span: "BackfillRange"
+    stream: "Stream", target: "Target", rows: "Dataset", span: "BackfillRange"
 ) -> tuple[str, ...]:
     """Return what the feed of a stream no longer has and rows of a range came from, a sentence each.
 
     Args:
         stream: The stream, which ingests a feed.
-        table: Its main table.
+        rows: The rows of its main table.
 
     Raises:
         TransientError: The cluster does not answer.
@@ -51,7 +50,7 @@ def lost_origins(
     feed = feed_of(stream)
     if feed is None:
         return ()
-    origins = origins_in_range(table, span)
+    origins = origins_in_range(rows, span)
     files = {file for file in origins.field("file").unique().to_pylist() if file is not None}
     lost = [*missing_files(f"feed {feed.name}", files)]
     topics = zip(*(origins.field(part).to_pylist() for part in ("topic", "partition", "offset")), strict=True)
@@ -70,22 +69,22 @@ def lost_origins(
     return tuple(lost)
 
 
-def origins_in_range(table: "DeltaTable", span: "BackfillRange") -> "pa.StructArray":
+def origins_in_range(rows: "Dataset", span: "BackfillRange") -> "pa.StructArray":
     """Return where the rows of a range came from, a struct per row.
 
     Args:
-        table: A table of records of a feed.
+        rows: The rows of a table of records of a feed.
     """
-    rows = dataset_of(table).to_table(columns=[ORIGIN], filter=in_range(table, span))
-    return rows.column(ORIGIN).combine_chunks()
+    of_range = rows.to_table(columns=[ORIGIN], filter=in_range(rows, span))
+    return of_range.column(ORIGIN).combine_chunks()
 
 
-def in_range(table: "DeltaTable", span: "BackfillRange") -> "pc.Expression":
+def in_range(rows: "Dataset", span: "BackfillRange") -> "pc.Expression":
     """Return the range as a filter of a table's rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind = dataset_of(table).schema.field(span.column).type
+    kind = rows.schema.field(span.column).type
     begin, end = (pa.scalar(value).cast(kind) for value in (span.begin, span.end))
     return (pc.field(span.column) >= begin) & (pc.field(span.column) < end)
 
@@ -108,7 +107,7 @@ def check_unread(
     fix = "give a longer --lookback; or declare no lookback, and everything is read again."
     if feed_of(stream) is not None:
         (read,) = spans.values()
-        unread = dict(_unread(origins_in_range(opened, span), read))
+        unread = dict(_unread(origins_in_range(table.dataset(opened), span), read))
         if unread:
             named = first_few([f"{origin} ({pluralize(rows, 'row')})" for origin, rows in unread.items()])
             raise TerminalError(
@@ -119,7 +118,8 @@ def check_unread(
                 code="lookback-too-short",
             )
     elif all(one.is_empty for one in spans.values()):
-        rows = dataset_of(opened).count_rows(filter=in_range(opened, span))
+        data = table.dataset(opened)
+        rows = data.count_rows(filter=in_range(data, span))
         if rows:
             raise TerminalError(
                 f"with a lookback of {lookback}, nothing is read for the range, and its "

@@ -17,7 +17,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from tidemill.errors import ConfigurationError
 from tidemill.orchestration.alerts.alert import Alert, DeliveryError
 from tidemill.target.alerts import AlertSettings
-from tidemill.target.secret import Secret
+from tidemill.text.secret import Secret
 
 # A sensor's tick has 60 s: three attempts and their pauses take 17 s in the worst case.
 _WEBHOOK_SECONDS = 5

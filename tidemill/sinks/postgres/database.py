@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemill.errors import ConfigurationError, TerminalError, TidemillError, TransientError
 from tidemill.target.postgres import ACCESS_REFUSED, CONNECT_SECONDS, PostgresDatabase
-from tidemill.target.secret import MASK, revealed
+from tidemill.text.secret import MASK, revealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
