@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemill.engines import class_archive
+from tidemill.engines.jars import log_store
 from tidemill.engines.quiet import jvm_stderr
 from tidemill.storage.object_store import SCHEMES, ObjectStore
 from tidemill.target.spark_settings import SparkSettings
@@ -26,7 +27,6 @@ _CLASS_PATH = "spark.driver.extraClassPath"
 _EXTENSIONS = "spark.sql.extensions"
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 _WITHOUT_RENAMES = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
-LOG_STORE = "io.tidemill.delta.ConditionalPutLogStore"
 # Compiling again for speed takes more than half of the CPU of a short run, and pays in long ones. With one compiler
 # level the code cache would have 48 MB; once it is full, nothing is compiled any more.
 _COMPILE_ONCE = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
@@ -109,7 +109,7 @@ def store_confs(lake: ObjectStore) -> dict[str, str | Secret]:
     Checkpoints are written without renames, which are copies there, and commits of Delta by a conditional PUT: its own
     log store for S3 loses commits of concurrent writers. docs/guarantees.md has both.
     """
-    log_stores = {f"spark.delta.logStore.{scheme}.impl": LOG_STORE for scheme in sorted(SCHEMES)}
+    log_stores = {f"spark.delta.logStore.{scheme}.impl": log_store.CLASS for scheme in sorted(SCHEMES)}
     return {**lake.settings.spark_confs(lake.bucket), _CHECKPOINTS: _WITHOUT_RENAMES, **log_stores}
 
 
