@@ -11,9 +11,11 @@ import pytest
 from hypothesis import settings as examples
 
 from tests.servers.spark_of_tests import WHERE, settings, spark_of_tests
+from tests.support import lakes
 from tidemill.engines.engine import SparkEngine
 from tidemill.storage.local_store import LocalStore
 from tidemill.storage.memory_store import MemoryStore
+from tidemill.testing import Scratch
 
 LONGEST = (
     "tests/run/quarantine/test_quarantined_rows.py",
@@ -77,8 +79,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="session")
-def engine(tmp_path_factory):
+def engine(tmp_path_factory, request):
     """The engine of one small Spark, started by the first test that needs it."""
+    if lakes.ON_S3:
+        request.getfixturevalue("bucket")
     with spark_of_tests(tmp_path_factory.mktemp("spark")):
         engine = SparkEngine(settings())
         yield engine
@@ -107,17 +111,16 @@ def postgres():
 def bucket():
     """A bucket of a server with the interface of S3, started by the first test that needs it."""
     from tests.servers.object_store import object_store
-    from tidemill.storage.object_store import ObjectStore
-    from tidemill.storage.s3_settings import S3Settings
 
     with object_store() as server:
-        settings = S3Settings(
-            endpoint=server.endpoint,
-            region=server.region,
-            access_key_id=server.access_key,
-            secret_access_key=server.secret_key,
-        )
-        yield ObjectStore(server.bucket, settings=settings)
+        lakes.serve(server)
+        yield lakes.bucket()
+
+
+@pytest.fixture
+def scratch(tmp_path, engine):
+    """A scratch lake whose runs share the tests' one Spark: in a folder, or in a bucket."""
+    return Scratch(lake=lakes.lake_at(tmp_path / "lake"), landing=tmp_path / "landing", engine=engine)
 
 
 @pytest.fixture(params=["local", "memory", pytest.param("object", marks=pytest.mark.slow)])

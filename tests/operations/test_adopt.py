@@ -14,10 +14,13 @@ from tests.checkpoint import handmade
 from tests.support.raising import raises
 from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, FileSource, Pipeline, QueryOptions
 from tidemill.checks.evaluation import evaluate
-from tidemill.operations.generations.adopt import STEPS, adopt
+from tidemill.operations.generations.adopt import STEPS, _Adopting, adopt
 from tidemill.records.stream_records import StreamRecords
 from tidemill.storage.lake import Lake
+from tidemill.storage.local_store import LocalStore
+from tidemill.storage.table_ref import TableRef
 from tidemill.testing import Scratch, multiset
+from tidemill.text.names import StreamName
 
 SCHEMA = "id INT, at TIMESTAMP"
 
@@ -113,6 +116,37 @@ def test_a_stream_continues_the_state_and_the_table_of_a_query_of_plain_spark(sc
     assert check.passed, check.summary
     with raises("stream-has-run"):
         adopt(windows, scratch.target, checkpoint, table=table)
+
+
+@pytest.mark.slow
+def test_a_table_is_copied_into_a_bucket_with_its_log_last(bucket, tmp_path, monkeypatch):
+    """A copy that was interrupted is finished, and the original stays."""
+    for version in range(12):
+        write_deltalake(str(tmp_path / "table"), pa.table({"n": [version]}), mode="append")
+    lake = Lake(bucket.below(tmp_path.name))
+    adopting = _Adopting(
+        declared(tmp_path),
+        Scratch(lake=lake, landing=tmp_path, engine=None).target,
+        StreamRecords(lake, StreamName("shop", "windows")),
+        LocalStore(tmp_path / "checkpoint"),
+        TableRef.at(tmp_path / "table"),
+    )
+    table, copied, copy = lake.table(StreamName("shop", "windows")), [], LocalStore.copy
+
+    def killed_at_the_sixth_version(store, source, to, into):
+        if "_delta_log" in source and len(copied) == 17:
+            raise Killed
+        copied.append(source)
+        copy(store, source, to, into)
+
+    monkeypatch.setattr(LocalStore, "copy", killed_at_the_sixth_version)
+    with pytest.raises(Killed):
+        adopting._move_table()
+    assert table.open().version() == 4
+    monkeypatch.undo()
+    adopting._move_table()
+    assert sorted(table.dataset(table.open()).to_table()["n"].to_pylist()) == list(range(12))
+    assert TableRef.at(tmp_path / "table").open().version() == 11
 
 
 class Killed(BaseException):

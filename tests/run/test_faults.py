@@ -33,11 +33,11 @@ from tests.run.fault_oracle import (
 from tests.run.fault_streams import shop
 from tests.servers.spark_of_tests import kill_server, own_server
 from tests.support.killed import FOR_KILL
+from tests.support.lakes import lake_at
 from tests.support.recorded import calls
 from tidemill.checkpoint import commit_batches, offset_batches, read_commit
 from tidemill.operations.edits.new_sink import accept_new_sink
 from tidemill.records.stream_records import StreamRecords
-from tidemill.storage.lake import Lake
 from tidemill.testing import Scratch, multiset
 
 
@@ -88,12 +88,13 @@ def killed_at(points, scratch, tmp_path, *, in_tasks=()):
     child.kill_when(lambda: child.reached() == at and task.exists() == bool(in_tasks))
 
 
-def killed_after_file(checkpoint, scratch, stream, tmp_path):
-    Child(scratch, [stream], tmp_path).kill_when(checkpoint.exists)
+def killed_after_file(files, key, scratch, stream, tmp_path):
+    folder, _, name = key.rpartition("/")
+    Child(scratch, [stream], tmp_path).kill_when(lambda: name in files.names(folder))
 
 
 def checkpoint_of(scratch, stream):
-    return scratch.checkpoint(shop()[stream].name)
+    return scratch.lake.checkpoint(shop()[stream].name, 1)
 
 
 def batches(scratch, stream):
@@ -111,8 +112,8 @@ def version_of(scratch, stream):
 
 
 def next_delta_version(scratch, stream):
-    log = Path(scratch.lake.table(shop()[stream].name).uri) / "_delta_log"
-    return log / f"{version_of(scratch, stream) + 1:020d}.json"
+    log = scratch.lake.table(shop()[stream].name).log
+    return log.store, f"{log.folder}/{version_of(scratch, stream) + 1:020d}.json"
 
 
 def run_again(scratch, stream, *, changed=False):
@@ -156,7 +157,7 @@ def killed(engine, tmp_path_factory):
     """A lake whose streams were killed in their second run, all in the same instant, each at its point."""
     folder = tmp_path_factory.mktemp("killed")
     os.environ["TEST_CALLS"] = str(folder)
-    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
+    scratch = Scratch(lake=lake_at(folder / "lake"), landing=folder / "landing", engine=engine)
     made = shop()
     first = {
         "refunds": [*ORDERS[0], BAD],
@@ -298,7 +299,7 @@ FIRST_RUNS = {
 def arrived(engine, tmp_path_factory):
     """A lake in which both arrivals are ingested, and no other stream has ever run."""
     folder = tmp_path_factory.mktemp("arrived")
-    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
+    scratch = Scratch(lake=lake_at(folder / "lake"), landing=folder / "landing", engine=engine)
     filled(scratch)
     return scratch
 
@@ -308,7 +309,7 @@ def arrived(engine, tmp_path_factory):
 def test_a_first_run_that_was_killed_after_its_first_offsets(arrived, tmp_path, stream):
     """The repair repeats batch 0, runs its no-data batch, and continues: no attempt fails."""
     expected, columns = FIRST_RUNS[stream]
-    killed_after_file(checkpoint_of(arrived, stream) / "offsets" / "0", arrived, stream, tmp_path)
+    killed_after_file(checkpoint_of(arrived, stream), "offsets/0", arrived, stream, tmp_path)
     assert batches(arrived, stream) == (0, -1), "killed too late: the batch is committed"
     run_again(arrived, stream)
     assert arrived.rows(shop()[stream], *columns) == expected()
@@ -317,7 +318,7 @@ def test_a_first_run_that_was_killed_after_its_first_offsets(arrived, tmp_path, 
 @campaign  # the test after this one is the same, with a snapshot
 def test_a_native_append_that_was_killed_after_its_offsets(scratch, tmp_path):
     filled(scratch, "copied")
-    killed_after_file(checkpoint_of(scratch, "copied") / "offsets" / "1", scratch, "copied", tmp_path)
+    killed_after_file(checkpoint_of(scratch, "copied"), "offsets/1", scratch, "copied", tmp_path)
     assert batches(scratch, "copied")[0] == 1
     run_again(scratch, "copied")
     assert scratch.rows(shop()["copied"]) == expected_copied()
@@ -329,7 +330,7 @@ def test_a_repeated_batch_joins_the_snapshot_of_its_first_attempt(scratch, tmp_p
     old = [{"customer": customer, "name": f"old {customer}"} for customer in ("c0", "c1")]
     scratch.run(made["names"], [old])
     filled(scratch, "named")
-    killed_after_file(checkpoint_of(scratch, "named") / "offsets" / "1", scratch, "named", tmp_path)
+    killed_after_file(checkpoint_of(scratch, "named"), "offsets/1", scratch, "named", tmp_path)
     assert batches(scratch, "named")[0] == 1
     scratch.run(made["names"], [[{"customer": "c0", "name": "new c0"}]])  # would double the orders of c0
     scratch.run(made["orders"], [orders_of([60])])
@@ -351,7 +352,7 @@ EXPECTED = {
 def waiting(engine, tmp_path_factory):
     """A lake in which each of these streams has the second arrival before it; a test kills its own alone."""
     folder = tmp_path_factory.mktemp("waiting")
-    scratch = Scratch(lake=Lake.at(folder / "lake"), landing=folder / "landing", engine=engine)
+    scratch = Scratch(lake=lake_at(folder / "lake"), landing=folder / "landing", engine=engine)
     filled(scratch, *EXPECTED)
     return scratch
 
@@ -359,7 +360,7 @@ def waiting(engine, tmp_path_factory):
 def killed_between_delta_and_spark(scratch, stream, tmp_path, *, changed):
     offset, _ = batches(scratch, stream)
     checkpoint = checkpoint_of(scratch, stream)
-    killed_after_file(next_delta_version(scratch, stream), scratch, stream, tmp_path)
+    killed_after_file(*next_delta_version(scratch, stream), scratch, stream, tmp_path)
     assert batches(scratch, stream) == (offset + 1, offset), "killed too late: the batch is committed"
     if changed:  # the code has one more sink, which begins with the next batch
         accept_new_sink(shop(changed=True)[stream], scratch.target, "archive")
@@ -394,12 +395,12 @@ def test_windows_that_were_killed_between_delta_and_spark_without_a_change(scrat
 def killed_before_its_no_data_batch(scratch, stream, tmp_path):
     offset, _ = batches(scratch, stream)
     checkpoint = checkpoint_of(scratch, stream)
-    killed_after_file(checkpoint / "commits" / str(offset + 1), scratch, stream, tmp_path)
+    killed_after_file(checkpoint, f"commits/{offset + 1}", scratch, stream, tmp_path)
     assert batches(scratch, stream)[1] == offset + 1
     run_again(scratch, stream)
     assert scratch.rows(shop()[stream]) == EXPECTED[stream]()
-    control = Path(scratch.lake.records(shop()[stream].name).uri())
-    assert (control / "repairs").exists() or batches(scratch, stream)[0] > offset + 1
+    control = scratch.lake.records(shop()[stream].name)
+    assert "repairs" in control.names() or batches(scratch, stream)[0] > offset + 1
 
 
 def test_a_run_that_was_killed_before_its_no_data_batch(waiting, tmp_path):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from tests.support.lakes import ON_S3, bucket
 from tests.support.small import SMALL
 from tidemill.engines.warm.wire import running
 from tidemill.target.server_home import ServerHome
@@ -27,9 +28,12 @@ ON_A_CLUSTER = SMALL | {
 
 def settings(*, cores: int = 2) -> SparkSettings:
     """Return the settings of a small Spark, within `spark_of_tests` of this process or of one that has started it."""
+    lake = bucket() if ON_S3 else None
     if WHERE == "cluster":
         own = {"spark.cores.max": str(cores), "spark.executorEnv.PYTHONPATH": str(ROOT)}
-        return SparkSettings(mode="cluster", master=os.environ[_FOUND], conf=ON_A_CLUSTER | own, **_SMALL)
+        return SparkSettings(
+            mode="cluster", master=os.environ[_FOUND], conf=ON_A_CLUSTER | own, lake=lake, **_SMALL
+        )
     if WHERE == "warm":
         return SparkSettings(
             mode="warm",
@@ -37,9 +41,10 @@ def settings(*, cores: int = 2) -> SparkSettings:
             idle_timeout=timedelta(seconds=20),
             server=_home(os.environ[_FOUND]),
             conf=SMALL,
+            lake=lake,
             **_SMALL,
         )
-    return SparkSettings(master=f"local[{cores}]", conf=SMALL, **_SMALL)
+    return SparkSettings(master=f"local[{cores}]", conf=SMALL, lake=lake, **_SMALL)
 
 
 def own_server(folder: Path) -> dict[str, str]:

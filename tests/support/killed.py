@@ -43,11 +43,11 @@ def killed_when(module, tmp_path, *, point, every=1):
 def scratch_at(lake, landing, *, cores=2):
     """The lake of a test, in a process that the test kills."""
     # Python workers of Spark import this module with that of a pickled function, and need none of this.
+    from tests.support.lakes import lake_at
     from tidemill.engines.engine import SparkEngine
-    from tidemill.storage.lake import Lake
     from tidemill.testing import Scratch
 
-    return Scratch(lake=Lake.at(lake), landing=Path(landing), engine=SparkEngine(settings(cores=cores)))
+    return Scratch(lake=lake_at(lake), landing=Path(landing), engine=SparkEngine(settings(cores=cores)))
 
 
 def run_into_kafka(stream_of):

@@ -15,7 +15,7 @@ from tidemill.checks.result import CheckResult, unevaluated
 from tidemill.checks.rows import expectation, late_rows, quarantine
 from tidemill.checks.state_bounded import state_bounded
 from tidemill.connectors.feed import feed_of
-from tidemill.errors import TidemillError
+from tidemill.errors import TidemillError, TransientError
 from tidemill.records.check_state import Checked
 from tidemill.records.stream_records import StreamRecords
 from tidemill.text.names import RESERVED_RULES
@@ -71,6 +71,8 @@ def evaluate(
         selected = [name for name in selected if name not in not_evaluated]
     try:
         snapshot = records.snapshot()
+    except TransientError as error:  # a store that does not answer says nothing about the checkpoint
+        return tuple(unevaluated(name, str(error)) for name in selected)
     except (TidemillError, OSError) as error:
         holder = None if result is not None else records.holder()
         return tuple(_unreadable(name, error, holder) for name in selected)

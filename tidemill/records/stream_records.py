@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from tidemill.checkpoint import Tail, read_tail_or_empty
+from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.sink import SinkContext, transaction_app_id
@@ -20,6 +21,7 @@ from tidemill.records.ledger import Ledger
 from tidemill.records.manifest import Manifest, read_manifest, write_manifest
 from tidemill.records.operation import Operation, read_operation, write_operation
 from tidemill.storage.lake import Lake
+from tidemill.storage.log_end import log_end
 from tidemill.storage.probe import require_probed
 from tidemill.storage.store import Store
 from tidemill.storage.table_ref import TableRef
@@ -105,12 +107,14 @@ class Snapshot:
         records: Where they were read from.
         manifest: The manifest; None for a stream that has never run.
         checkpoint: The files of the active checkpoint.
+        folder: The same files as they were at that moment, for reading.
         tail: The end of that checkpoint; an empty one where there is none yet.
     """
 
     records: "StreamRecords"
     manifest: Manifest | None
     checkpoint: Store
+    folder: Folder
     tail: Tail
 
     @property
@@ -188,7 +192,8 @@ class StreamRecords:
         manifest = self.manifest()
         generation = FIRST_GENERATION if manifest is None else manifest.active.number
         checkpoint = self.checkpoint(generation)
-        return Snapshot(self, manifest, checkpoint, read_tail_or_empty(checkpoint))
+        folder = Folder.at(checkpoint)
+        return Snapshot(self, manifest, checkpoint, folder, read_tail_or_empty(folder))
 
     def manifest(self) -> Manifest | None:
         """Return the manifest; None for a stream that has never run."""
@@ -221,13 +226,16 @@ class StreamRecords:
             query_id: Spark's query id; None where the stream has none yet.
         """
         path = self.table(sink)
-        table = path.open()
-        if table is None:
+        app_id = None if query_id is None else transaction_app_id(query_id, sink)
+        if (end := log_end(path.log)) is not None:
+            newest = None if app_id is None else end.transactions.get(app_id)
+            table_id, version = end.table_id, end.version
+        elif (table := path.open()) is not None:
+            newest = None if app_id is None else table.transaction_version(app_id)
+            table_id, version = str(table.metadata().id), table.version()
+        else:
             return None
-        newest = None if query_id is None else table.transaction_version(transaction_app_id(query_id, sink))
-        return SinkTable(
-            path, str(table.metadata().id), table.version(), newest_batch=-1 if newest is None else newest
-        )
+        return SinkTable(path, table_id, version, newest_batch=-1 if newest is None else newest)
 
     def newest_batch(self, main: SinkTable, tail: Tail, generation: int) -> int:
         """Return the newest batch that the main table has, or that followed and had nothing to write.
@@ -240,6 +248,8 @@ class StreamRecords:
         if tail.query_id is None or tail.latest_commit is None:
             return main.newest_batch
         last = tail.latest_commit.batch_id
+        if main.newest_batch >= last:
+            return main.newest_batch
         counts = self.counts(generation, last, tail.query_id)
         follows = None if counts is None else counts.follows
         return last if follows is not None and follows == main.newest_batch else main.newest_batch

@@ -76,6 +76,11 @@ class DeltaLog:
     store: Store
     folder: str
 
+    @property
+    def name(self) -> str:
+        """The name of its folder in that of the table."""
+        return self.folder.rpartition("/")[2]
+
     def files(self, first: int = 0) -> LogFiles:
         """Return the commits and checkpoints from a version on; the head is the newest one before, if there is none."""
         # With the version before: it is the head where a reader has read everything.

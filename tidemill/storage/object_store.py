@@ -43,7 +43,7 @@ _ADDRESS = re.compile(
     re.ASCII,
 )
 _DENIED = re.compile(r"status code: 40[13]|<Code>(?:Expired|Invalid)\w*Token</Code>")
-_REASONS = (r"<Message>([^<]+)</Message>", r"<Code>([^<]+)</Code>", r"(?:source|error): ([^\n]+)$")
+_REASONS = (r"<Message>([^<]+)</Message>", r"<Code>([^<]+)</Code>", r"retry_timeout: \S+\s+- ([^\n]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,9 @@ class ObjectStore:
         folder = self._folder(prefix)
         with self._translated(prefix):
             if not after:
-                found = obstore.list_with_delimiter(self._client, folder or None)
-                folders = {Entry(self._relative(path), kind="folder") for path in found["common_prefixes"]}
-                return sorted({*folders, *self._entries(found["objects"], folder)})
+                level = obstore.list_with_delimiter(self._client, folder or None)
+                folders = {Entry(self._relative(path), kind="folder") for path in level["common_prefixes"]}
+                return sorted({*folders, *self._entries(level["objects"], folder)})
             start = len(prefix) + 1 if prefix else 0
             entries = {
                 Entry(entry.key[: start + len(name)], kind="folder") if deeper else entry
@@ -252,8 +252,8 @@ class ObjectStore:
             return False
         return True
 
-    def _entries(self, found: Iterable["ObjectMeta"], folder: str) -> Iterator[Entry]:
-        for item in found:
+    def _entries(self, objects: Iterable["ObjectMeta"], folder: str) -> Iterator[Entry]:
+        for item in objects:
             # Hadoop marks a folder by an empty file whose name ends with "/", and obstore gives it without the slash.
             if item["path"] != folder:
                 modified = item["last_modified"].timestamp()
@@ -303,6 +303,11 @@ class ObjectStore:
         except (OSError, BaseError) as error:
             raise self._meaning(error, self.uri(key)) from None
 
+    @property
+    def _where(self) -> str:
+        """The server, for a message; empty for Amazon's."""
+        return f" at {self.settings.endpoint}" if self.settings.endpoint else ""
+
     def _meaning(self, error: Exception, address: str) -> Exception:
         """Return an error of obstore as one of files or of Tidemill."""
         if "NoSuchBucket" in str(error):
@@ -323,7 +328,7 @@ class ObjectStore:
                 code="store-access-denied",
             )
         return TransientError(
-            f"the store of {address} does not answer: {_reason(error)}.",
+            f"the store of {self.uri()}{self._where} does not answer: {_reason(error)}.",
             lost=NOTHING_LOST,
             fix="run it again once the store answers; `tidemill debug` asks it.",
             code="store-unavailable",

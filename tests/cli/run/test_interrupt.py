@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tidemill.storage.dataset import dataset_of
 
 from tests.support.small import small_target
 from tidemill.cli.shared.interrupt import interruptible
@@ -179,7 +178,8 @@ def test_a_run_that_follows_its_sources_ends_after_the_batch_in_progress(project
     assert reported.count(["updated", "case/slow", "1", "read,"]) == 2, "what waited, and what arrived"
     for stream in (SLOW, AFTER):
         assert holder_of(project.lake.records(stream).below("lease")) is None
-    rows = dataset_of(project.lake.table(SLOW).open()).to_table().to_pylist()
+    table = project.lake.table(SLOW)
+    rows = table.dataset(table.open()).to_table().to_pylist()
     assert multiset((row["n"],) for row in rows) == multiset([(1,), (2,)])
     assert not psutil.wait_procs(run.children, timeout=10)[1]
 

@@ -27,9 +27,8 @@ MAX_DEPTH = 8
 """The deepest level of a checkpoint that is read; Spark's own files are at most six levels down."""
 
 _BLOCK = 1 << 20
-
-Checkpoint = Store | str | os.PathLike[str]
-"""A checkpoint: the store of its files, or its path on a local or mounted file system (also a `file:` address)."""
+# A start reads the newest entries of the logs several times.
+_KEPT_FILES, _KEPT_BYTES = 64, 64 << 10
 
 
 @dataclass(frozen=True, slots=True)

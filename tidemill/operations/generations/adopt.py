@@ -103,7 +103,12 @@ class _Adopting:
         if renamed:
             effects.append(f"The sources get the names that they have in the stream: {', '.join(renamed)}.")
         if table.table.uri != self.records.table().uri:
-            effects.append(f"The table is moved from {table.table} to {self.records.table()}.")
+            there, here = table.table, self.records.table()
+            effects.append(
+                f"The table is moved from {there} to {here}."
+                if isinstance(here.store, LocalStore)
+                else f"The table is copied from {there} to {here}; the original stays."
+            )
         effects.append("The query must not be started again: it and the stream would write the same batches.")
         what = f"The stream continues after batch {_last(tail)} of the query in {self.checkpoint}."
         return {"what": what, "effects": effects}
@@ -113,11 +118,18 @@ class _Adopting:
         CheckpointWriter(self.records.checkpoint(_FIRST)).copy_named(self.checkpoint, names)
 
     def _move_table(self) -> None:
-        source = self._checked_table(read_tail(self.checkpoint)).table
-        if source.uri != self.records.table().uri:
-            to = Path(self.records.table().uri)
+        source, table = self.table, self.records.table()
+        if source is None or source.uri == table.uri or not source.exists():  # moved before a kill
+            return
+        if isinstance(table.store, LocalStore):
+            to = Path(table.uri)
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(source.uri, to)
+            return
+        files = [entry.key.removeprefix(f"{source.key}/") for entry in source.store.walk(source.key)]
+        # The log comes last, and its versions in their order: a copy that is interrupted is no table, or an older one.
+        for name in sorted(files, key=lambda name: (name.startswith(f"{source.log.name}/"), name)):
+            source.store.copy(f"{source.key}/{name}", f"{table.key}/{name}", table.store)
 
     def _checked_tail(self) -> Tail:
         here = self.records.checkpoint(_FIRST)

@@ -134,7 +134,8 @@ def _opened(table: TableRef) -> "DeltaTable | None":
 
 
 def _location(table: TableRef) -> "Metadata":
-    return {"dagster/uri": Path(table.uri).as_uri(), "tidemill/table": MetadataValue.path(table.uri)}
+    address = table.uri if "://" in table.uri else Path(table.uri).as_uri()
+    return {"dagster/uri": address, "tidemill/table": MetadataValue.path(table.uri)}
 
 
 def _columns(table: "DeltaTable | None") -> "Metadata":
