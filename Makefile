@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help venv python java jars demo test test-full quick ui lint format reference \
-	campaign conformance changes warm-test cluster-test damage kills bench bench-reading bench-long bench-quick lock pin-jars clean
+	campaign conformance changes warm-test cluster-test store-test damage kills bench bench-reading bench-long bench-quick lock pin-jars clean
 
 # The first suitable Python; `make demo PYTHON=/path/to/python` names another one.
 IS_SUITABLE = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -27,12 +27,12 @@ demo: java jars ## generate ad events and run the pipeline `ads` on them twice, 
 	$(BIN)/tidemill demo $(ARGS)
 
 test: java $(READY) ## run the tests
-	$(BIN)/tidemill jars fetch --broker
+	$(BIN)/tidemill jars fetch --broker --store s3
 	$(BIN)/python -m pytest -m "not campaign" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--durations 10 --durations-min 30 $(ARGS)
 
 test-full: java $(READY) ## run all tests: kills at every step, every kind of stream; takes about three times as long as `test`
-	$(BIN)/tidemill jars fetch --broker
+	$(BIN)/tidemill jars fetch --broker --store s3
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 30 $(ARGS)
 
 quick: $(READY) ## run the tests that need no JVM, in less than a minute
@@ -60,7 +60,7 @@ reference: $(READY) ## write docs/reference.md from the docstrings
 	$(BIN)/python .ci/reference.py
 
 campaign: java $(READY) ## run the long tests, and ten thousand cases of each hypothesis test
-	$(BIN)/tidemill jars fetch --broker
+	$(BIN)/tidemill jars fetch --broker --store s3
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest -m "campaign or hypothesis" $(ARGS)
 
 # Its exit status is that of the page: not zero where a row has no test, or one that did not pass.
@@ -83,6 +83,13 @@ cluster-test: java $(READY) ## the same on a standalone cluster on loopback; run
 	$(BIN)/tidemill jars fetch --broker
 	$(BIN)/python -m pytest -m campaign tests/cluster $(ARGS)
 	TEST_SPARK=cluster $(BIN)/python -m pytest -m "jvm and not campaign" $(WRITES) $(ARGS)
+
+store-test: java $(READY) ## the same with the lake on S3; drivers that commit at the same moments
+	$(BIN)/tidemill jars fetch --broker --store s3
+	$(BIN)/python -m pytest tests/storage tests/records tests/engines/test_log_store.py tests/engines/test_lost_commits.py \
+		tests/project/test_lake_on_s3.py $(ARGS)
+	TEST_LAKE=s3 $(BIN)/python -m pytest tests/run/test_paused_holder.py $(ARGS)
+	TEST_LAKE=s3 $(BIN)/python -m pytest -m "jvm and not campaign" $(WRITES) $(ARGS)
 
 changes: java $(READY) ## edit streams, files and tables at random between runs, and compare with plain Python
 	$(BIN)/tidemill jars fetch --broker
@@ -111,6 +118,7 @@ define BENCH_READING
 checkpoint_reader.py
 checks.py
 ticks/measure.py
+object_store/measure.py
 endef
 define BENCH_LONG
 windows.py
@@ -142,7 +150,7 @@ bench: java $(READY) ## compare with plain Spark and with peers; takes about an 
 	$(run-scripts)
 
 bench-reading: SCRIPTS = $$BENCH_READING
-bench-reading: java $(READY) ## measure ticks, checks and the checkpoint reader, which need no Spark
+bench-reading: java $(READY) ## measure ticks, checks, the checkpoint reader and a slow object store, which need no Spark
 	$(run-scripts)
 
 bench-long: SCRIPTS = $$BENCH_LONG

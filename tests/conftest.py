@@ -1,8 +1,9 @@
 """What all tests share: one Spark session, one broker and one Postgres per process, and no JVM without a mark."""
 
 import os
+import re
 import signal
-from inspect import signature
+from inspect import getsource, signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
@@ -44,6 +45,8 @@ LONGEST = (
     "tests/engines/test_quiet.py",
 )
 """The files that take minutes. They start first, so that the processes end at about the same time."""
+TOUCHES_FILES = re.compile(r"\.checkpoint\(|\.uri\b")
+"""What a test calls that touches the files of a lake as files of this machine."""
 WITH_JVM = {"engine", "broker"}
 """The fixtures that start a JVM: a test that uses one, directly or through another fixture, gets the mark `jvm`."""
 
@@ -68,12 +71,18 @@ def pytest_itemcollected(item):
 def pytest_collection_modifyitems(config, items):
     """Move the longest files to the front, and leave out what cannot run on the Spark of the tests.
 
-    A warm server runs the functions of the batches in processes of its own, where nothing is patched.
+    A warm server runs the functions of the batches in processes of its own, where nothing is patched. Where the lake is
+    on S3, a test cannot touch the files of the lake as files of this machine.
     """
-    if WHERE == "warm":
-        patching = [item for item in items if "monkeypatch" in signature(item.function).parameters]
-        config.hook.pytest_deselected(items=patching)
-        items[:] = [item for item in items if item not in patching]
+    impossible = [
+        item
+        for item in items
+        if (WHERE == "warm" and "monkeypatch" in signature(item.function).parameters)
+        or (lakes.ON_S3 and TOUCHES_FILES.search(getsource(item.function)))
+    ]
+    if impossible:
+        config.hook.pytest_deselected(items=impossible)
+        items[:] = [item for item in items if item not in impossible]
     position = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: position.get(item.nodeid.split("::")[0], len(LONGEST)))
 

@@ -1,1 +1,1 @@
-"""The requests and the time of decisions and of `status` over a lake on an object store, whose requests take a while."""
+"""The requests and the time of decisions and of `status` over a lake on a slow object store."""

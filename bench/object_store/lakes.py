@@ -11,20 +11,23 @@ from uuid import uuid4
 from deltalake import DeltaTable
 
 from tests.checkpoint import handmade
-from tidemill import DeltaAppend, Feed, Pipeline, Raw
+from tidemill import DeltaAppend, Feed, Pipeline, QueryOptions, Raw
 from tidemill.connectors.registry import binding_of
 from tidemill.connectors.source_record import SourceRecord
+from tidemill.definitions.source import Source
 from tidemill.definitions.stream import Stream
 from tidemill.records.batch import BatchRecord
 from tidemill.records.lease import this_process
 from tidemill.records.manifest import LastRun, first_manifest
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.tables.versions import with_read_commits
+from tidemill.storage.log_end import log_end
+from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import Target
 
 LONG_BATCHES, BATCHES = 1_500, 37
 KEPT_BATCHES = 100  # Spark keeps so many entries of its logs
-CHECKPOINT_INTERVAL = 10  # of a table's log
+CHECKPOINT_INTERVAL = 10  # of a table's log; also that of the state's snapshots
 PARTITIONS = 2
 RUN = "run-1"
 LONG_AGO = "2026-01-01T00:00:00+00:00"
@@ -37,25 +40,35 @@ SCHEMA = {
 def declare(count: int) -> Pipeline:
     """Return a pipeline with so many streams."""
     pipeline = Pipeline("many")
-    first = [
-        pipeline.stream(source=Feed(name, format=Raw()), sink=DeltaAppend(), name=name)(lambda rows: rows)
-        for name in (f"feed_{number:03d}" for number in range((count + 1) // 2))
-    ]
+    query = QueryOptions(state_store="hdfs")  # as the checkpoints have it
+
+    def declared(source: Source | Stream, name: str) -> Stream:
+        return pipeline.stream(source=source, sink=DeltaAppend(), query=query, name=name)(lambda rows: rows)
+
+    names = [f"feed_{number:03d}" for number in range((count + 1) // 2)]
+    first = [declared(Feed(name, format=Raw()), name) for name in names]
     for number, stream in enumerate(first[: count // 2]):
-        pipeline.stream(source=stream, sink=DeltaAppend(), name=f"table_{number:03d}")(lambda rows: rows)
+        declared(stream, f"table_{number:03d}")
     return pipeline
 
 
 def keeps_state(stream: Stream) -> bool:
     """Return whether a stream of the pipeline keeps state."""
     kind, _, number = stream.name.stream.partition("_")
-    return kind == "table" and int(number) % 5 == 4  # noqa: PLR2004 - every fifth
+    return kind == "table" and int(number) % 5 == 4
 
 
-def fill(pipeline: Pipeline, target: Target, landing: Path) -> None:
-    """Write what runs of all streams would have left behind in a lake in a folder; each has read everything."""
+def fill(pipeline: Pipeline, target: Target, landing: Path, *, longest: int = LONG_BATCHES) -> None:
+    """Write what runs of all streams would have left behind in a lake in a folder; each has read everything.
+
+    Args:
+        pipeline: The pipeline.
+        target: The target, whose lake is in a folder.
+        landing: The folder of the feeds.
+        longest: The number of batches of the streams with a long past.
+    """
     for stream in pipeline:
-        batches = LONG_BATCHES if stream.name.stream.endswith("_000") else BATCHES
+        batches = longest if stream.name.stream.endswith("_000") else BATCHES
         query_id = str(uuid4())
         _table(Path(target.lake.table(stream.name).uri), query_id, batches)
         _checkpoint(stream, target, landing, query_id, batches)
@@ -75,21 +88,23 @@ def _table(folder: Path, query_id: str, batches: int) -> None:
     }
     _commit(log, 0, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata})
     for version in range(1, batches + 1):
+        name = str(uuid4())
         file = {"path": f"{version}.parquet", "size": 1000, "modificationTime": 1, "dataChange": True}
         stats = json.dumps({"numRecords": 10})
         transaction = {"appId": query_id, "version": version - 1, "lastUpdated": 1}
-        _commit(
-            log, version, {"txn": transaction}, {"add": {**file, "partitionValues": {}, "stats": stats}}
-        )
+        info = {"commitInfo": {"operation": "STREAMING UPDATE", "txnId": name}}
+        add = {"add": {**file, "partitionValues": {}, "stats": stats}}
+        _commit(log, version, info, {"txn": transaction}, add)
+        # Delta writes such a file after each commit.
+        checksum = {"txnId": name, "setTransactions": [transaction], "metadata": metadata}
+        (log / f"{version:020d}.crc").write_text(json.dumps(checksum), encoding="utf-8")
         if version == batches - batches % CHECKPOINT_INTERVAL:
             DeltaTable(str(folder)).create_checkpoint()
 
 
 def _commit(log: Path, version: int, *actions: dict[str, object]) -> None:
-    """Write a commit, and the checksum file with which Delta goes along with each."""
     content = "".join(f"{json.dumps(action)}\n" for action in actions)
     (log / f"{version:020d}.json").write_text(content, encoding="utf-8")
-    (log / f"{version:020d}.crc").write_text("{}", encoding="utf-8")
 
 
 def _checkpoint(stream: Stream, target: Target, landing: Path, query_id: str, batches: int) -> None:
@@ -107,22 +122,29 @@ def _checkpoint(stream: Stream, target: Target, landing: Path, query_id: str, ba
         for partition in range(PARTITIONS):
             for version in range(max(1, batches - KEPT_BATCHES), batches + 1):
                 handmade.delta(folder, version, partition=partition)
+                if version % CHECKPOINT_INTERVAL == 0:
+                    handmade.delta(folder, version, partition=partition, suffix="snapshot")
     for checksums in folder.rglob(".*.crc"):
         checksums.unlink()
 
 
 def _offset(stream: Stream, target: Target, batch: int) -> str:
     for upstream in stream.upstreams:
-        table = DeltaTable(target.lake.table(upstream).uri, without_files=True)
         offset = {
             "sourceVersion": 1,
-            "reservoirId": str(table.metadata().id),
+            "reservoirId": _id(target.lake.table(upstream)),
             "reservoirVersion": batch + 2,
             "index": -1,
             "isStartingVersion": False,
         }
         return json.dumps(offset)
     return json.dumps({"logOffset": batch})
+
+
+def _id(table: TableRef) -> str:
+    end = log_end(table.log)
+    assert end is not None  # noqa: S101 - its table has been written
+    return end.table_id
 
 
 def _files(log: Path, folder: Path, batches: int) -> None:
@@ -146,11 +168,10 @@ def _records(stream: Stream, target: Target, query_id: str, batches: int) -> Non
     records = StreamRecords(target.lake, stream.name)
     record = SourceRecord(binding=binding_of(stream.sources["rows"], target), start="log")
     sources = with_read_commits(stream, target.lake, records.snapshot().tail, {"rows": record})
-    table = DeltaTable(target.lake.table(stream.name).uri, without_files=True)
     manifest = first_manifest(sources).with_active(
         query_id=query_id,
         ledger_batch=batches - 1,
-        table_id=str(table.metadata().id),
+        table_id=_id(target.lake.table(stream.name)),
         sinks={sink.name: dict(sink.identity) for sink in stream.sinks},
     )
     last_run = LastRun(run_id=RUN, ended_at=LONG_AGO, outcome="updated")

@@ -1,4 +1,4 @@
-"""Measure decisions over a lake on an object store: `python -m bench.object_store.measure [--streams 100] [--rounds 5]`.
+"""Measure decisions over a lake on an object store: `python -m bench.object_store.measure [--streams 100]`.
 
 Each request takes 30 ms more. The script prints the rows of a table of docs/object-stores.md: the seconds and the
 requests of a tick's decisions, of an idle `tidemill run` and of `tidemill status`.
@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.object_store.lakes import declare, fill
+from bench.object_store.lakes import LONG_BATCHES, declare, fill
 from bench.object_store.server import SlowStore, count, slow_store
 from tidemill.definitions.pipeline import Pipeline
 from tidemill.run.decide.tick import decisions
@@ -38,7 +38,7 @@ landing = "landing"
 endpoint = "{endpoint}"
 region = "us-east-1"
 access_key_id = "test"
-secret_access_key = "test"
+secret_access_key = "${{BENCH_SECRET}}"
 """
 
 
@@ -64,22 +64,27 @@ def main() -> None:
                 "`tidemill status`": lambda: _command(folder, "status"),
             }
             for what, way in ways.items():
-                print(measured(what, way, slow, options.streams, options.rounds, options.addresses), flush=True)
+                seconds, requests = measured(way, slow, options.rounds)
+                print(row(what, seconds, requests, options.streams), flush=True)
+                if options.addresses:
+                    for kind, address in requests:
+                        if options.addresses in address:
+                            print(f"  {kind} {address}")
 
 
-def prepared(folder: Path, streams: int) -> tuple[Pipeline, Target]:
-    """Return a pipeline of idle streams, and a target with its lake in a folder."""
+def prepared(folder: Path, streams: int, *, longest: int = LONG_BATCHES) -> tuple[Pipeline, Target]:
+    """Return a pipeline of idle streams, and a target with its lake in a folder; see `fill`."""
     landing = folder / "landing"
     pipeline = declare(streams)
     target = Target(name="bench", lake=Lake.at(folder / "lake"), default_binding=landing)
-    fill(pipeline, target, landing)
+    fill(pipeline, target, landing, longest=longest)
     return pipeline, target
 
 
 def measured(
-    what: str, way: Callable[[], None], slow: SlowStore, streams: int, rounds: int, addresses: str | None
-) -> str:
-    """Return a row: the seconds and the requests per stream, after a round that is not counted."""
+    way: Callable[[], None], slow: SlowStore, rounds: int
+) -> tuple[list[float], list[tuple[str, str]]]:
+    """Return the seconds of each round and the requests of the last one, after a round that is not counted."""
     way()
     slow.requests()
     seconds, requests = [], []
@@ -88,8 +93,11 @@ def measured(
         way()
         seconds.append(time.perf_counter() - started)
         requests = slow.requests()
-    if addresses:
-        print(*(f"{kind} {address}" for kind, address in requests if addresses in address), sep="\n")
+    return seconds, requests
+
+
+def row(what: str, seconds: list[float], requests: list[tuple[str, str]], streams: int) -> str:
+    """Return a row of the table."""
     counts = count(requests)
     per_stream = ", ".join(f"{counts[kind] / streams:.2f} {kind}" for kind in KINDS if counts[kind])
     return (
@@ -106,7 +114,7 @@ def _decide(pipeline: Pipeline, target: Target) -> None:
 
 def _command(folder: Path, name: str) -> None:
     command = [str(Path(sys.executable).with_name("tidemill")), name, "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "BENCH_SECRET": "test"}
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder, env=environment)
     states = {stream.get("outcome") or stream["state"] for stream in json.loads(done.stdout)["streams"]}
     if states != {"idle"}:

@@ -167,7 +167,7 @@ async def _main(folder: Path, seconds: float) -> None:
     _load(folder)
     proxy = _Proxy(moto.get_host_and_port()[1], seconds)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, backlog=512)
-    print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - its answer to the owner
+    print(server.sockets[0].getsockname()[1], flush=True)  # its answer to the owner
     await asyncio.to_thread(sys.stdin.read)
     os._exit(0)  # no request that is still open delays the end
 

@@ -18,6 +18,7 @@ from dagster import (
 
 from tests.support.raising import raises
 from tidemill import DeltaAppend, Expect, Feed, Json, Pipeline
+from tidemill.checkpoint.format.folder import Folder
 from tidemill.checkpoint.verify import Finding
 from tidemill.errors import ConfigurationError, TerminalError, TransientError
 from tidemill.orchestration.assets.assets import (
@@ -309,7 +310,7 @@ def test_the_check_reports_the_findings_of_the_checkpoint(shop, canned, monkeypa
 
     monkeypatch.setattr("tidemill.run.decide.preconditions.verify", verify)
     result = canned.run(shop, idle(CLICKS), idle(UNIQUE), idle(TOTALS))
-    assert asked == [(canned.lake.checkpoint(CLICKS, 1), "quick", None)]
+    assert asked == [(Folder.at(canned.lake.checkpoint(CLICKS, 1)), "quick", None)]
     (check,) = (
         check
         for check in result.get_asset_check_evaluations()

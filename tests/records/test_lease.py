@@ -179,6 +179,20 @@ def test_a_holder_that_slept_through_two_others_must_not_write(store, monkeypatc
         sleeper.check()
 
 
+def test_a_process_that_stood_still_before_its_file_while_others_came_and_went_is_no_holder(
+    store, monkeypatch
+):
+    lease.take(store, STREAM, "first").release()
+    stale, epochs = [lease._epochs(store)], lease._epochs
+    lease.take(store, STREAM, "second").release()
+    with held(store, STREAM, "third") as third:
+        monkeypatch.setattr(lease, "_epochs", lambda files: stale.pop() if stale else epochs(files))
+        with raises("lease-held", "run third"):
+            lease.take(store, STREAM, "the sleeper")
+        third.check()
+        assert store.names() == ["3.json"]
+
+
 def test_a_late_heartbeat_does_not_bring_a_lost_lease_back(store, monkeypatch):
     sleeper = lease.take(store, STREAM, "first")
     abandon(store, 1, monkeypatch)

@@ -127,6 +127,8 @@ def read_tail(checkpoint: Checkpoint) -> Tail:
     folder = open_checkpoint(checkpoint)
     offset = newest(batches_in(folder, "offsets"))
     commit = newest(batches_in(folder, "commits"))
+    entries = [f"{log}/{batch}" for log in ("offsets", "commits") for batch in batches_in(folder, log)[-1:]]
+    folder.fetch(["metadata", *entries])
     latest_offset = None if offset is None else offset_entry(folder, offset)
     latest_commit = None if commit is None else commit_entry(folder, commit)
     committed = latest_offset if commit == offset else None

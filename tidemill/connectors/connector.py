@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from tidemill.checkpoint import SourceOffset
+from tidemill.checkpoint.format.folder import Checkpoint
 from tidemill.checkpoint.positions import Position
 from tidemill.connectors.answers import (
     SOURCE,
@@ -22,7 +23,6 @@ from tidemill.connectors.external_keys import other_key
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source, Watermark
 from tidemill.errors import TerminalError
-from tidemill.storage.store import Store
 from tidemill.text.durations import spark_interval
 
 if TYPE_CHECKING:
@@ -80,14 +80,14 @@ class Reading:
     Attributes:
         name: The source's name in the checkpoint.
         offset: The position up to which it is read; None before the first batch.
-        checkpoint: The checkpoint's folder; None before the first run.
+        checkpoint: The checkpoint's files; None before the first run.
         record: What the manifest records about the source.
     """
 
     target: "Target"
     name: str
     offset: SourceOffset | None = None
-    checkpoint: Store | None = None
+    checkpoint: Checkpoint | None = None
     record: SourceRecord = field(default_factory=SourceRecord)
 
 

@@ -225,6 +225,11 @@ def take(files: Store, stream: StreamName, run_id: str) -> Lease:
         except FileExistsError:
             winner = _read(files, epoch)
             raise _held_by(stream, winner or holder, lambda: 0.0) from None
+        if (newest := _epochs(files)[-1]) > epoch:
+            # This process stood still between its listing and its file, others came and went, and their files of this
+            # epoch are deleted. The file with the highest epoch is always there, so this listing shows it.
+            files.delete([_key(epoch)])
+            raise _held_by(stream, _read(files, newest) or holder, lambda: 0.0)
         for old in epochs:  # one after the other: `assert_highest` relies on the order
             files.delete([_key(old)])
     except OSError as error:

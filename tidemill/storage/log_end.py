@@ -13,42 +13,47 @@ from typing import Any
 from tidemill.storage.delta_log import DeltaLog
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
     """The newest version of a table.
 
     Attributes:
         version: The version.
         table_id: The table's id.
+        properties: The table's properties.
         transactions: The newest version of each writer's transactions, by its app id.
     """
 
     version: int
     table_id: str
+    properties: Mapping[str, str]
     transactions: Mapping[str, int]
 
 
-def log_end(log: DeltaLog) -> LogEnd | None:
-    """Return the end of a log; None where there is no table, or no checksum file that belongs to its newest version."""
-    return _at(log, log.files(_last_checkpoint(log)).head)
+def log_end(log: DeltaLog, version: int | None = None) -> LogEnd | None:
+    """Return the end of a log; None where there is no table, or no checksum file that belongs to its newest version.
 
-
-def _at(log: DeltaLog, version: int) -> LogEnd | None:
-    checksum = _read(log, f"{version:020d}.crc") if version >= 0 else {}
-    # One that is older than the commit may be there after a restore: Delta does not replace it.
-    if not checksum.get("txnId") or checksum["txnId"] != _transaction_id(log, version):
+    Args:
+        log: The log.
+        version: Its newest version, where that is known.
+    """
+    if version is None:
+        version = log.files(_last_checkpoint(log)).head
+    if version < 0:
         return None
     try:
-        transactions = {txn["appId"]: int(txn["version"]) for txn in checksum["setTransactions"]}
-        return LogEnd(version, str(checksum["metadata"]["id"]), transactions)
+        checksum = _read(log, f"{version:020d}.crc")
+        # After a restore there may be one of another commit of the same number: Delta does not replace it.
+        if checksum["txnId"] is None or checksum["txnId"] != _transaction_id(log, version):
+            return None
+        return LogEnd(
+            version=version,
+            table_id=str(checksum["metadata"]["id"]),
+            properties=dict(checksum["metadata"]["configuration"]),
+            transactions={txn["appId"]: int(txn["version"]) for txn in checksum["setTransactions"]},
+        )
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def table_id_at(log: DeltaLog, version: int) -> str | None:
-    """Return the table's id at a version of its log; None where its checksum file does not have it."""
-    end = _at(log, version)
-    return None if end is None else end.table_id
 
 
 def _last_checkpoint(log: DeltaLog) -> int:

@@ -7,8 +7,9 @@ link that leaves the folder is refused rather than followed.
 import errno
 import io
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -28,7 +29,8 @@ MAX_DEPTH = 8
 
 _BLOCK = 1 << 20
 # A start reads the newest entries of the logs several times.
-_KEPT_FILES, _KEPT_BYTES = 64, 64 << 10
+_KEPT_FILES, _KEPT_BYTES = 256, 64 << 10
+_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +41,22 @@ class Folder:
         store: Its files.
         address: The path as the caller gave it, or the address of the store.
 
-    Listings are cached: one object sees each folder at one moment.
+    Listings and small files are cached: one object sees each of them at one moment. In a store without folders one
+    listing has everything.
     """
 
     store: Store
     address: str
+    _contents: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     _names: dict[str, Sequence[str]] = field(default_factory=dict, repr=False, compare=False)
     _numbers: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
     _items: dict[str, Mapping[str, Entry]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def at(cls, checkpoint: Checkpoint) -> "Folder":
+    def at(cls, checkpoint: "Checkpoint") -> "Folder":
         """Return the folder of a checkpoint."""
+        if isinstance(checkpoint, Folder):
+            return checkpoint
         if isinstance(checkpoint, str | os.PathLike):
             store = LocalStore(local_path(os.fspath(checkpoint), field="The checkpoint"))
             return cls(store.confined(), os.fspath(checkpoint))
@@ -71,6 +77,8 @@ class Folder:
         Raises:
             CheckpointFormatError: The folder is outside the checkpoint or unreadable.
         """
+        if not self._has_folders:
+            return list(self._items_of(folder))
         if folder not in self._names:
             with _translated(folder):
                 self._names[folder] = self.store.names(folder)
@@ -142,16 +150,67 @@ class Folder:
             raise FileAbsentError(path)
         return cast("BinaryIO", io.BufferedReader(_SeekableFile(self, item), min(_BLOCK, item.size + 1)))
 
+    @property
+    def _has_folders(self) -> bool:
+        """Whether a listing of a folder costs less than one of everything."""
+        return isinstance(self.store, LocalStore)
+
     def _items_of(self, folder: str) -> Mapping[str, Entry]:
-        if folder not in self._items:
-            with _translated(folder):
+        if folder in self._items:
+            return self._items[folder]
+        with _translated(folder):
+            if self._has_folders:
                 self._items[folder] = {item.name: item for item in self.store.list(folder)}
-        return self._items[folder]
+            elif not self._items:
+                self._items.update(_by_folder(self.store.walk()))
+        return self._items.get(folder, {})
+
+    def fetch(self, paths: Iterable[str]) -> None:
+        """Read small files side by side where each one costs a round trip, before they are read one by one."""
+        if self._has_folders:
+            return
+        items = (self.item(path) for path in paths)
+        wanted = [item.key for item in items if item is not None and item.size < _KEPT_BYTES]
+
+        def keep(path: str) -> None:
+            with suppress(CheckpointFormatError):  # whoever reads it meets the same error
+                self.read_range(path, 0, _KEPT_BYTES)
+
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="checkpoint") as pool:
+            for _ in pool.map(keep, wanted):
+                pass
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Return a part of a file, fewer bytes where it ends before; raises as `read` does, except for the size."""
+        if (kept := self._contents.get(path)) is not None:
+            first = max(0, len(kept) + start) if start < 0 else start
+            return kept[first : first + length]
         with _translated(path):
-            return self.store.read_range(path, start, length)
+            data = self.store.read_range(path, start, length)
+        is_whole = start == 0 and len(data) < length
+        if is_whole and len(data) <= _KEPT_BYTES and len(self._contents) < _KEPT_FILES:
+            self._contents[path] = data
+        return data
+
+
+Checkpoint = Folder | Store | str | os.PathLike[str]
+"""A checkpoint: its files as somebody has opened them, the store of its files, or its path on a local or mounted file
+system (also a `file:` address)."""
+
+
+def _by_folder(files: Iterable[Entry]) -> dict[str, dict[str, Entry]]:
+    """Return the entries of each folder by name."""
+    items: dict[str, dict[str, Entry]] = {"": {}}
+    for file in files:
+        entry = file
+        while True:
+            folder, _, name = entry.key.rpartition("/")
+            known = folder in items
+            items.setdefault(folder, {})[name] = entry
+            if known:
+                break
+            entry = Entry(folder, kind="folder")
+    return items
 
 
 class _SeekableFile(io.RawIOBase):

@@ -29,6 +29,7 @@ def check_logs(
         _without_offsets(findings, commits)
         return
     last = offsets[-1]
+    folder.fetch([f"offsets/{last - 1}", f"commits/{last - 1}"])
     for where in (f"offsets/{last}", f"offsets/{last - 1}" if last else ""):
         problem = damage.problem(where) if where else None
         if problem is not None:

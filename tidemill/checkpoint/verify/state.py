@@ -1,6 +1,6 @@
 """The checks of `state/`: the version that the next start loads can be rebuilt in every partition."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidemill.checkpoint.format.commits import CommitEntry
@@ -74,9 +74,17 @@ class StateCheck:
             if commit is None and any(file.unique_id for store in stores for file in store.files):
                 self._ids_lost(start.batch_id - 1)
             else:
+                self.folder.fetch(self._needed(stores))
                 for store in stores:
                     self._store(store)
             self._missing_operators()
+
+    def _needed(self, stores: Iterable[_Store]) -> Iterator[str]:
+        """Yield the files from which the version of each store is rebuilt first; not those that depend on others."""
+        for store in stores:
+            if store.unique_id is None:
+                way = next(self._ways(store), None)
+                yield from (f"{store.folder}/{file.name}" for file in (() if way is None else way.files))
 
     def _ids_lost(self, batch: int) -> None:
         what = (

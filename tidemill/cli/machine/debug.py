@@ -111,16 +111,17 @@ def ping_java(target: "ResolvedTarget") -> Ping:
 
 def ping_jars(target: "ResolvedTarget") -> Ping:
     """Report whether the jars are in the cache; a run fetches them, so missing jars are no failure."""
-    from tidemill.engines.jars import SPARK
+    from tidemill.engines.jars import S3, SPARK
     from tidemill.engines.jars.cache import inspect
 
     if target.spark.mode == "connect":
         return Ping("jars", ok=None, detail="not needed: the Connect server has its own")
-    jars = inspect(SPARK)
-    detail = f"{jars.state}: {jars.folder}"
-    if jars.state == "damaged":
-        return Ping("jars", ok=False, detail=f"{detail}: {'; '.join(jars.faults)}")
-    return Ping("jars", ok=True if jars.state == "ready" else None, detail=detail)
+    sets = [inspect(jar_set) for jar_set in (SPARK, *([S3] if target.spark.lake is not None else []))]
+    detail = ", ".join(f"{jars.state}: {jars.folder}" for jars in sets)
+    faults = [fault for jars in sets for fault in jars.faults]
+    if faults:
+        return Ping("jars", ok=False, detail=f"{detail}: {'; '.join(faults)}")
+    return Ping("jars", ok=True if all(jars.state == "ready" for jars in sets) else None, detail=detail)
 
 
 def ping_spark(target: "ResolvedTarget") -> Ping:

@@ -73,10 +73,10 @@ def status(flags: StreamFlags) -> None:
 
     Exit status: 0, 1 if a stream failed or is corrupt, 2 if the settings or definitions are wrong.
     """
-    from tidemill.run.decide.status import status_of
+    from tidemill.run.decide.status import statuses_of
 
     target, streams = flags.select()
-    statuses = [status_of(stream, target) for stream in streams]
+    statuses = statuses_of(streams, target)
     summary = f"target {target.name}, lake {target.lake.uri}, times in UTC"
     report = Report(items=list(map(_item, statuses)), columns=_COLUMNS, lines=(summary,))
     print_report(report, as_json=flags.as_json, target=target.name)

@@ -21,6 +21,7 @@ from tidemill.connectors.delta.rows import bytes_added, rows_added
 from tidemill.connectors.known_options import option_of
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import DataLossError, DefinitionError, TerminalError
+from tidemill.storage.log_end import log_end
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.durations import parse_duration
 
@@ -124,7 +125,7 @@ def waiting_versions(
             fix="restore the table. A table that was recreated in its place needs a new checkpoint of this stream.",
             code="source-table-missing",
         )
-    _check_same_table(table, at, what)
+    _check_same_table(log, at, what)
     if at.is_starting:  # it is in the snapshot that it began with: the rest waits
         return Backlog(
             max(1, log.head - at.version + 1),
@@ -187,16 +188,20 @@ def _without_data(log: _Log, versions: list[int]) -> Backlog:
     """
     head = f"version {log.head}"
     age = time.time() - log.written[versions[0]] if versions else 0.0
-    if age < _SOONEST_CLEANUP_SECONDS or age < _log_retention_seconds(log.table) / 4:
+    if age < _SOONEST_CLEANUP_SECONDS or age < _log_retention_seconds(log) / 4:
         return Backlog(0, "versions", head=head)
     detail = f"version {versions[0]} has no data, and is older than a quarter of the log's retention"
     return Backlog(len(versions), "versions", detail, head=head)
 
 
-def _log_retention_seconds(table: TableRef) -> float:
+def _log_retention_seconds(log: _Log) -> float:
     """Return how long the table keeps its log (Delta protocol, `delta.logRetentionDuration`)."""
-    opened = table.open()
-    declared = None if opened is None else opened.metadata().configuration.get("delta.logRetentionDuration")
+    if (end := log_end(log.table.log, log.head)) is not None:
+        properties = end.properties
+    else:
+        opened = log.table.open()
+        properties = {} if opened is None else opened.metadata().configuration
+    declared = properties.get("delta.logRetentionDuration")
     try:
         length = parse_duration(
             (declared or _DEFAULT_RETENTION).removeprefix("interval "), field="log retention"
@@ -241,12 +246,16 @@ def merged_no_row(info: dict[str, Any] | None) -> bool:
     return all(metrics.get(name) == "0" for name in _MERGED_ROWS)
 
 
-def _check_same_table(table: TableRef, at: DeltaPosition, what: str) -> None:
+def _check_same_table(log: _Log, at: DeltaPosition, what: str) -> None:
     # The first commit decides in a moment; where it is missing or has another id, the table's state decides.
+    table = log.table
     if _first_id(table) == at.reservoir_id:
         return
-    opened = table.open()
-    now = None if opened is None else str(opened.metadata().id)
+    if (end := log_end(table.log, log.head)) is not None:
+        now: str | None = end.table_id
+    else:
+        opened = table.open()
+        now = None if opened is None else str(opened.metadata().id)
     if now != at.reservoir_id:
         raise TerminalError(
             f"{what}: the table in {table} is another one (id {now}) than the checkpoint has read "

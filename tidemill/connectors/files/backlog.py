@@ -20,7 +20,7 @@ from pathlib import Path
 from shlex import quote
 
 from tidemill.checkpoint import SourceFile, SourceOffset
-from tidemill.checkpoint.format.folder import Folder
+from tidemill.checkpoint.format.folder import Checkpoint, Folder
 from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
 from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.files.addresses import file_address, is_glob, plain_path, without_glob
@@ -97,7 +97,7 @@ def waiting_files(
     path: str,
     offset: SourceOffset | None,
     *,
-    checkpoint: Store | None,
+    checkpoint: Checkpoint | None,
     name: str,
     what: str,
     options: Mapping[str, str] | None = None,
@@ -267,7 +267,7 @@ class _Logged:
         return cls(frozenset(paths), counts, newest_ms)
 
 
-def _logged(checkpoint: Store | None, name: str, relocation: Relocation | None) -> list[_Logged]:
+def _logged(checkpoint: Checkpoint | None, name: str, relocation: Relocation | None) -> list[_Logged]:
     """Return what a file source has logged.
 
     An entry with all files of the past is parsed once per process, because sensors ask every few seconds: Spark
@@ -282,18 +282,18 @@ def _logged(checkpoint: Store | None, name: str, relocation: Relocation | None) 
     for entry in needed_entries(log_entries(folder.names(log))):
         where = f"{log}/{entry.name}"
         if entry.compact:
-            logged.append(_compact(checkpoint, where, folder.item(where)))
+            logged.append(_compact(folder.store, where, folder.item(where)))
         else:
             logged.append(_Logged.of(read_entry(folder, where)))
     return logged
 
 
 @lru_cache(maxsize=512)
-def _compact(checkpoint: Store, where: str, _version: Entry | None) -> _Logged:
-    return _Logged.of(read_entry(Folder.at(checkpoint), where))
+def _compact(files: Store, where: str, _version: Entry | None) -> _Logged:
+    return _Logged.of(read_entry(Folder.at(files), where))
 
 
-def logged_files(checkpoint: Store | None, name: str) -> Iterator[SourceFile]:
+def logged_files(checkpoint: Checkpoint | None, name: str) -> Iterator[SourceFile]:
     """Yield the files in a file source's log, in which Spark keeps what it has read."""
     if checkpoint is None:
         return

@@ -82,6 +82,7 @@ class FilePosition(Position):
             )
             return
         needed = needed_entries(entries)
+        own.folder.fetch(f"{own.log}/{entry.name}" for entry in needed)
         _gaps(own.log, needed, own.findings)
         done = own.done.entry if isinstance(own.done, FilePosition) else -1
         for entry in needed:

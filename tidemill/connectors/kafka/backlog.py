@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tidemill.checkpoint import FileAbsentError, SourceOffset
-from tidemill.checkpoint.format.folder import Folder
+from tidemill.checkpoint.format.folder import Checkpoint, Folder
 from tidemill.checkpoint.format.source_log import source_folder
 from tidemill.connectors.backlog import Backlog, Unread
 from tidemill.connectors.kafka.client import Client, Partition, Topic, client_of
@@ -19,7 +19,6 @@ from tidemill.connectors.kafka.source import EARLIEST, KafkaSource
 from tidemill.connectors.known_options import option_of
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import DataLossError, TerminalError, TidemillError
-from tidemill.storage.store import Store
 from tidemill.target.target import KafkaCluster, Target
 from tidemill.text.plurals import pluralize
 
@@ -63,7 +62,7 @@ def waiting_messages(
     offset: SourceOffset | None,
     cluster: KafkaCluster,
     *,
-    checkpoint: Store | None = None,
+    checkpoint: Checkpoint | None = None,
     name: str = "",
 ) -> Backlog:
     """Return the messages that a source has not read.
@@ -138,7 +137,7 @@ def committed_only(source: KafkaSource, cluster: KafkaCluster) -> bool:
     return (option_of(source.options, "kafka.isolation.level") or cluster.isolation_level) == "read_committed"
 
 
-def initial_offsets(checkpoint: Store | None, name: str) -> TopicPosition | None:
+def initial_offsets(checkpoint: Checkpoint | None, name: str) -> TopicPosition | None:
     """Return where Spark has decided that a source begins; None where it has not decided yet.
 
     Spark writes it before the first batch is planned: a zero byte, a version line, and the offsets as JSON.

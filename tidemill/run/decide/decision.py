@@ -197,7 +197,7 @@ def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> RunDecision:
                 target=target,
                 name=name,
                 offset=snapshot.tail.planned(name),
-                checkpoint=snapshot.checkpoint,
+                checkpoint=snapshot.folder,
                 record=recorded[name],
             ),
         )

@@ -53,7 +53,7 @@ def check_records(stream: "Stream", snapshot: Snapshot) -> None:
 
 def _check_untouched(stream: "Stream", snapshot: Snapshot) -> None:
     """Refuse a table or a checkpoint without a manifest: a second start from zero would count twice."""
-    if has_checkpoint(snapshot.checkpoint):
+    if has_checkpoint(snapshot.folder):
         raise CheckpointError(
             f"its checkpoint {snapshot.checkpoint} exists and its control folder {snapshot.records.control} is "
             "missing.",
@@ -163,7 +163,7 @@ def _check_output_mode(stream: "Stream", snapshot: Snapshot, manifest: Manifest)
 def quick_verdict(snapshot: Snapshot) -> "Verdict":
     """Verify what a start needs of a checkpoint, also against the main table."""
     return verify(
-        snapshot.checkpoint,
+        snapshot.folder,
         level="quick",
         recognize=recognizer(snapshot.sources),
         sink_batch=snapshot.main_batch,

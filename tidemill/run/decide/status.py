@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from tidemill.connectors.backlog import amount_of
@@ -10,6 +11,7 @@ from tidemill.definitions.run_when import Amount
 from tidemill.errors import CheckpointError, TidemillError
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.decide.decision import decide
+from tidemill.run.decide.side_by_side import side_by_side
 from tidemill.text.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -72,6 +74,12 @@ class Status:
     warnings: Sequence[str] = ()
     polls: Sequence[str] = ()
     sinks: Sequence[SinkStatus] = ()
+
+
+def statuses_of(streams: "Sequence[Stream]", target: "Target") -> list[Status]:
+    """Return the status of each stream, in their order; they are asked side by side."""
+    with side_by_side(partial(status_of, target=target), streams) as futures:
+        return [future.result() for future in futures]
 
 
 def status_of(stream: "Stream", target: "Target") -> Status:

@@ -5,9 +5,10 @@ manifest records about the last run. It remembers nothing itself.
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from tidemill.connectors.backlog import Backlog, amount_of
@@ -15,6 +16,7 @@ from tidemill.definitions.code_version import code_version
 from tidemill.errors import TidemillError
 from tidemill.records.stream_records import Snapshot, StreamRecords
 from tidemill.run.decide.decision import RunDecision, decide
+from tidemill.run.decide.side_by_side import side_by_side
 from tidemill.run.decide.waiting import failure_position, pause_after
 from tidemill.run.spark.error_translation import translated
 from tidemill.text.digest import digest
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from tidemill.target.target import Target
 
 State = Literal["due", "refused", "waiting", "idle", "busy", "failed", "unreachable"]
-# Reads of small files and round trips to brokers: most of the time is spent waiting.
-_THREADS = 16
 # A broker's own time-out is 8 s; a file system that hangs has none. Dagster ends a tick after 60 s.
 DEADLINE_SECONDS = 30.0
 
@@ -65,11 +65,8 @@ def decisions(
         conditions: Whether the streams' policies apply; without them any unread data is due, as it is for a
             schedule.
     """
-    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tick")
-    try:
-        futures = [
-            pool.submit(decision, stream, target, now=now, conditions=conditions) for stream in streams
-        ]
+    decide_one = partial(decision, target=target, now=now, conditions=conditions)
+    with side_by_side(decide_one, streams) as futures:
         wait(futures, timeout=DEADLINE_SECONDS)
         return [
             future.result()
@@ -81,8 +78,6 @@ def decisions(
             )
             for stream, future in zip(streams, futures, strict=True)
         ]
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def decision(stream: "Stream", target: "Target", *, now: datetime, conditions: bool = True) -> Decision:

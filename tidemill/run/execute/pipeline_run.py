@@ -6,9 +6,10 @@ the streams run in worker threads.
 
 import time
 from collections.abc import Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from queue import Empty, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from tidemill.records.lease import Lease
 from tidemill.records.manifest import first_manifest
 from tidemill.records.stream_records import FIRST_GENERATION, StreamRecords
 from tidemill.run.decide.decision import RunDecision, decide_run
+from tidemill.run.decide.side_by_side import side_by_side
 from tidemill.run.decide.waiting import failure_position
 from tidemill.run.execute.follow import Follow
 from tidemill.run.execute.modes import check_mode
@@ -176,9 +178,11 @@ class PipelineRun:
         decided = []
         selected: set[StreamName] = set()  # whose tables get rows
         waiting: list[Backlog] = []
-        for stream in self._streams:
+        with side_by_side(partial(decide_run, target=self._target), self._streams) as futures:
+            wait(futures)
+        for stream, future in zip(self._streams, futures, strict=True):
             try:
-                decision = decide_run(stream, self._target)
+                decision = future.result()
                 triggers = {name for name, streaming in stream.upstreams.items() if streaming}
                 if decision.idle and not triggers & selected and self._follow is None:
                     decided.append(self._idle(decision))
@@ -310,12 +314,13 @@ class PipelineRun:
 
     def _idle(self, decision: RunDecision) -> StreamResult:
         snapshot = decision.snapshot
+        table = snapshot.main_table
         return StreamResult(
             stream=decision.stream.name,
             outcome="idle",
             watermark_ms=snapshot.next_watermark_ms,
             table=str(snapshot.records.table()),
-            table_version=snapshot.records.table().log.latest_version(),
+            table_version=None if table is None else table.version,
             generation=snapshot.generation,
             reason="nothing new",
             warnings=decision.warnings,
