@@ -17,7 +17,6 @@ from tidemill import (
     ForeachSink,
     KafkaSource,
     MemorySink,
-    QueryOptions,
     RateSource,
     SparkSource,
 )
@@ -321,18 +320,3 @@ def rec_change():
 def rec_change_plan():
     """Compare the state of the new code with that of the last run."""
     return "tidemill plan shop/rec_change"
-
-
-def store_hdfs():
-    """Keep the state in memory, with files in the checkpoint."""
-    return QueryOptions(output_mode="update", state_store="hdfs")
-
-
-def store_rocksdb():
-    """Keep the state in RocksDB, with a changelog in the checkpoint; this is the default."""
-    return QueryOptions(output_mode="update", state_store="rocksdb")
-
-
-def store_partitions():
-    """The first run decides the number of partitions of the state; a later declaration is reported by a warning."""
-    return QueryOptions(output_mode="update", shuffle_partitions=7)

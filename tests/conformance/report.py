@@ -57,6 +57,7 @@ clicks = FileSource(path="clicks", format="json", schema="click_id STRING, viewe
 clicks = clicks.with_watermark("clicked_at", "60 minutes")
 buys = FileSource(path="buys", format="json", schema="buyer STRING, amount BIGINT, bought_at TIMESTAMP")
 buys = buys.with_watermark("bought_at", "60 minutes")
+visits = FileSource(path="visits", format="json", schema="visit_id STRING, at TIMESTAMP")
 SOON = "viewed = view_id AND clicked_at BETWEEN at AND at + INTERVAL 20 MINUTES"
 
 

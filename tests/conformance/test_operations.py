@@ -1,14 +1,12 @@
-"""Rows of the table: what needs no state, static sides, late rows, stores of the state."""
+"""Rows of the table: what needs no state, and static sides."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from tests.conformance import gallery
 from tests.servers.postgres import PASSWORD, VARIABLE
-from tidemill import DeltaAppend, DeltaMerge, Feed, FileSource, JdbcSource, Json, Pipeline, QueryOptions
+from tidemill import DeltaAppend, Feed, FileSource, JdbcSource, Json, Pipeline
 from tidemill import functions as F
-from tidemill.records.stream_records import StreamRecords
 from tidemill.testing import multiset
 
 pytestmark = [pytest.mark.jvm, pytest.mark.campaign]
@@ -148,75 +146,3 @@ def test_join_static_database(scratch, postgres, monkeypatch):
         scratch.run(views, [arriving])
         scratch.run(join_static_database)
     assert scratch.rows(join_static_database) == NAMED
-
-
-def test_wm_late(scratch):
-    shop = Pipeline("shop")
-    events = views_of(shop, "id STRING, at TIMESTAMP")
-
-    @shop.stream(source={"views": events.with_watermark("at", "10 minutes")}, sink=DeltaAppend())
-    def wm_late(views):
-        """Views in each five minutes; what comes more than ten minutes late is left out, and counted."""
-        return views.groupBy(F.window("at", "5 minutes").alias("w")).count().select("w.start", "count")
-
-    def at(*minutes):
-        return [
-            {"id": str(minute), "at": (NOON + timedelta(minutes=minute)).isoformat()} for minute in minutes
-        ]
-
-    results = []
-    for arriving in (at(1, 2), at(31), at(22, 3, 7), at(60)):
-        scratch.run(events, [arriving])
-        results += scratch.run(wm_late)
-    assert [result.late.count for result in results] == [0, 0, 2, 0]
-    expected = [(0, 2), (20, 1), (30, 1)]
-    assert scratch.rows(wm_late) == multiset((NOON + timedelta(minutes=m), n) for m, n in expected)
-
-
-@pytest.mark.parametrize(
-    "options", [gallery.store_hdfs, gallery.store_rocksdb], ids=["store_hdfs", "store_rocksdb"]
-)
-def test_row(scratch, options):
-    shop = Pipeline("shop")
-    views = views_of(shop)
-    query = options()
-
-    @shop.stream(source={"views": views}, sink=DeltaMerge(keys=["user"]), query=query)
-    def counted(views):
-        return views.groupBy("user").agg(F.count("*").alias("views"), F.sum("n").alias("n"))
-
-    for arriving in VIEWS:
-        scratch.run(views, [arriving])
-        scratch.run(counted)
-    rows = [view for run in VIEWS for view in run]
-    expected = [(u, [view["n"] for view in rows if view["user"] == u]) for u in ("u0", "u1", "u2")]
-    assert scratch.rows(counted) == multiset((user, len(ns), sum(ns)) for user, ns in expected)
-    confs = StreamRecords(scratch.lake, counted.name).snapshot().tail.committed_offsets.conf
-    provider = {"hdfs": "HDFSBacked", "rocksdb": "RocksDB"}[query.state_store]
-    assert provider in confs["spark.sql.streaming.stateStore.providerClass"]
-    state = scratch.checkpoint(counted.name) / "state" / "0" / "0"
-    suffix = {"hdfs": ".delta", "rocksdb": ".changelog"}[query.state_store]
-    assert any(path.suffix == suffix for path in state.iterdir())
-
-
-def test_store_partitions(scratch):
-    shop = Pipeline("shop")
-    views = views_of(shop)
-
-    def counted(query):
-        return Pipeline("shop").stream(
-            source={"views": views}, sink=DeltaMerge(keys=["user"]), query=query, name="counted"
-        )(lambda views: views.groupBy("user").count())
-
-    before = counted(QueryOptions(output_mode="update"))
-    for arriving in VIEWS[:2]:
-        scratch.run(views, [arriving])
-        scratch.run(before)
-    partitions = [p for p in (scratch.checkpoint(before.name) / "state" / "0").iterdir() if p.name.isdigit()]
-    assert len(partitions) == scratch.engine.default_partitions()
-    after = counted(gallery.store_partitions())
-    scratch.run(views, [VIEWS[2]])
-    [result] = scratch.run(after)
-    assert any("shuffle_partitions is declared as 7" in warning for warning in result.warnings)
-    rows = [view["user"] for run in VIEWS for view in run]
-    assert scratch.rows(after) == multiset((user, rows.count(user)) for user in set(rows))

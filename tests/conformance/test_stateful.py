@@ -42,10 +42,26 @@ def without_end(rows):
     )
 
 
+def assert_state_is_kept_in(scratch, stream):
+    """Expect the provider that a stream declares in the offsets of its checkpoint, and that one's files."""
+    provider, suffix = {"hdfs": ("HDFSBacked", ".delta"), "rocksdb": ("RocksDB", ".changelog")}[
+        stream.query.state_store
+    ]
+    confs = StreamRecords(scratch.lake, stream.name).snapshot().tail.committed_offsets.conf
+    assert provider in confs["spark.sql.streaming.stateStore.providerClass"]
+    folder = scratch.checkpoint(stream.name) / "state" / "0" / "0"
+    assert any(path.suffix == suffix for path in folder.iterdir())
+
+
+def partitions_of(scratch, name):
+    state = scratch.checkpoint(stateful(scratch.landing)[name].name) / "state" / "0"
+    return len([path for path in state.iterdir() if path.name.isdigit()])
+
+
 @pytest.mark.parametrize("where", ["killed_and_repeated", "on_warm_spark"])
 @pytest.mark.parametrize("name", NAMES)
 def test_row(name, where, request):
-    scratch, watermarks = request.getfixturevalue(where)
+    scratch, reported = request.getfixturevalue(where)
     stream = stateful(scratch.landing)[name]
     expected = getattr(oracle, name)()
     assert expected
@@ -58,7 +74,17 @@ def test_row(name, where, request):
             for kind, column in (("views", "at"), ("clicks", "clicked_at"))
         )
         newest = max(views, clicks) if name.endswith("max") else min(views, clicks)
-        assert watermarks[2][name] == (newest - timedelta(hours=1)).timestamp() * 1000
+        assert reported[2][name]["watermark_ms"] == (newest - timedelta(hours=1)).timestamp() * 1000
+    if name == "wm_late":
+        assert [run[name]["late"] for run in reported] == [len(late) for late in oracle.late_visits()]
+        assert [len(late) for late in oracle.late_visits()] == [0, 0, 2, 1, 0]
+    if name.startswith("store_"):
+        assert_state_is_kept_in(scratch, stream)
+    if name == "store_partitions":
+        first, *later = (" ".join(run[name]["warnings"]) for run in reported)
+        assert "shuffle_partitions" not in first
+        assert all("shuffle_partitions is declared as 7" in warnings for warnings in later)
+        assert partitions_of(scratch, name) == partitions_of(scratch, "op_agg")
     if name.startswith(BOUNDED):
         lines = StreamRecords(scratch.lake, stream.name).ledger.lines()
         rows = [line.state_rows for line in sorted(lines, key=lambda line: line.batch_id)]

@@ -203,6 +203,7 @@ def test_a_range_that_is_right_already_is_not_written(scratch):
     assert scratch.rows(orders, "id", "amount") == expected(range(3))[0]
 
 
+@pytest.mark.campaign  # the steps of an operation have one executor, and a rewind is killed in the gate
 @pytest.mark.parametrize("step", steps(STEPS))
 def test_a_day_that_a_delete_removed_is_restored_also_after_a_kill(scratch, monkeypatch, step):
     orders = shop()["orders"]

@@ -64,6 +64,7 @@ def test_from_now_on_only_new_files_are_read(scratch, shop):
     is_exact(scratch, events)
 
 
+@pytest.mark.campaign  # the steps of an operation have one executor, and a rewind is killed in the gate
 @pytest.mark.parametrize("step", steps(STEPS))
 def test_a_reset_that_is_killed_after_any_step_is_finished_by_the_same_command(
     scratch, shop, monkeypatch, step

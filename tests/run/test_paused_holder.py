@@ -1,4 +1,4 @@
-"""A run that stands still, is taken over by a run on another host, and wakes up: it writes nothing."""
+"""A run that stands still, is taken over by a run on another host, and continues: it writes nothing."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ POINTS = {"payments": "before-batch", "refunds": "after-quarantine"}
 
 
 @pytest.mark.parametrize("stream", POINTS)
-def test_a_paused_holder_that_wakes_up_after_a_takeover_writes_nothing(
+def test_a_paused_holder_that_continues_after_a_takeover_writes_nothing(
     scratch, tmp_path, monkeypatch, stream
 ):
     made = shop()[stream]

@@ -107,7 +107,13 @@ def fail_once(path):
         raise KeyError("no such place")
 
 
-@pytest.mark.parametrize("tables", [(), (DeltaAppend(),)], ids=["alone", "with a table"])
+@pytest.mark.parametrize(
+    "tables",
+    [
+        pytest.param((), id="alone", marks=pytest.mark.campaign),
+        pytest.param((DeltaAppend(),), id="with a table"),
+    ],
+)
 def test_an_error_of_the_function_commits_nothing_and_the_batch_is_repeated(scratch, tmp_path, tables):
     failed = tmp_path / "failed"
     failing = BatchSink(lambda _rows, _batch: fail_once(failed), name="failing")

@@ -62,7 +62,13 @@ def check_reports(scratch, stream):
     assert [name for name, check in checks.items() if not check.passed] == []
 
 
-TABLES = pytest.mark.parametrize("tables", [(), (DeltaAppend(),)], ids=["alone", "with a table"])
+TABLES = pytest.mark.parametrize(
+    "tables",
+    [
+        pytest.param((), id="alone"),
+        pytest.param((DeltaAppend(),), id="with a table", marks=pytest.mark.campaign),
+    ],
+)
 
 
 @TABLES

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from tests.conformance.streams import observing, observing_oracle, stateful_oracle
-from tests.conformance.streams.stateful import stateful, with_two_tables
+from tests.conformance.streams.stateful import before_its_change, stateful, with_two_tables
 from tests.run.spark.warm_streams import settings
 from tests.support.killed import killed_when
 from tidemill.engines.engine import SparkEngine
@@ -26,7 +26,7 @@ KILLED = 3
 def scratch_in(folder, engine=None):
     """The lake and the landing folder of these runs."""
     landing = folder / "landing"
-    for name in ("views", "clicks", "buys"):
+    for name in ("views", "clicks", "buys", "visits"):
         (landing / name).mkdir(parents=True, exist_ok=True)
     return Scratch(lake=Lake.at(folder / "lake"), landing=landing, engine=engine)
 
@@ -43,14 +43,14 @@ def observing_runs(scratch):
 
 
 def stateful_runs(scratch, *, kills_in=None):
-    """Run the stateful streams after each arrival, and return the watermarks after each run, by stream.
+    """Run the stateful streams after each arrival, and return what each run reported, by stream.
 
     Args:
         kills_in: A folder for the files of a run that is killed with SIGKILL; without one none is.
     """
     pipeline = stateful(scratch.landing)
     streams = with_two_tables(pipeline) if kills_in else list(pipeline)
-    watermarks = []
+    reported = []
     for number, inputs in enumerate(stateful_oracle.ARRIVALS):
         for name, files in inputs.items():
             for rows in files:
@@ -59,9 +59,18 @@ def stateful_runs(scratch, *, kills_in=None):
             module = ["tests.conformance.streams.stateful", scratch.lake.uri, str(scratch.landing)]
             points = [f"{stream.name}:after-sink" for stream in streams]
             killed_when(module, kills_in, point=" ".join(points), every=len(points))
-        results = _good(scratch.run_all(streams))
-        watermarks.append({result.stream.stream: result.watermark_ms for result in results})
-    return watermarks
+        now = streams if number else [before_its_change(stream) for stream in streams]
+        reported.append(
+            {
+                result.stream.stream: {
+                    "watermark_ms": result.watermark_ms,
+                    "late": result.late.count,
+                    "warnings": [*result.warnings],
+                }
+                for result in _good(scratch.run_all(now))
+            }
+        )
+    return reported
 
 
 RUNS = {"observing": observing_runs, "stateful": stateful_runs}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.killed import run_side_by_side, scratch_at
-from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, FileSource, Pipeline, QueryOptions
+from tidemill import DeltaAppend, DeltaMerge, DeltaOverwrite, FileSource, Pipeline, QueryOptions, Stream
 from tidemill import functions as F
 
 DELAY = "60 minutes"
@@ -18,14 +18,15 @@ CLICK = "click_id STRING, viewed STRING, clicked_at TIMESTAMP"
 # A click belongs to a view for twenty minutes.
 SOON = "viewed = view_id AND clicked_at BETWEEN at AND at + INTERVAL 20 MINUTES"
 BUY = "buyer STRING, amount BIGINT, bought_at TIMESTAMP"
+VISIT = "visit_id STRING, at TIMESTAMP"
 
 
 def stateful(landing: Path) -> Pipeline:
-    """Return the streams, which read the folders `views`, `clicks` and `buys`."""
+    """Return the streams, which read the folders `views`, `clicks`, `buys` and `visits`."""
     shop = Pipeline("shop")
-    views, clicks, buys = (
+    views, clicks, buys, visits = (
         FileSource(path=str(landing / name), format="json", schema=schema)
-        for name, schema in (("views", VIEW), ("clicks", CLICK), ("buys", BUY))
+        for name, schema in (("views", VIEW), ("clicks", CLICK), ("buys", BUY), ("visits", VISIT))
     )
     views, clicks, buys = (
         views.with_watermark("at", DELAY),
@@ -34,12 +35,14 @@ def stateful(landing: Path) -> Pipeline:
     )
     _aggregations(shop, views)
     _windows(shop, views)
+    _late(shop, visits)
     _several_inputs(shop, views, clicks)
     _joins(shop, views, clicks, buys)
     _without_duplicates(shop, views)
     _own_function(shop, views)
     _own_processor(shop, views)
     _own_values(shop, views)
+    _stores(shop, views)
     return shop
 
 
@@ -103,6 +106,13 @@ def _windows(shop: Pipeline, views) -> None:
     def wm_clean(views):
         """Each batch writes the windows that it has changed; the watermark removes them from the state."""
         return views.groupBy(F.window("at", "10 minutes").alias("w")).count().select("w.start", "count")
+
+
+def _late(shop: Pipeline, visits) -> None:
+    @shop.stream(source={"visits": visits.with_watermark("at", "10 minutes")}, sink=DeltaAppend())
+    def wm_late(visits):
+        """Visits in each five minutes; what comes more than ten minutes late is left out, and counted."""
+        return visits.groupBy(F.window("at", "5 minutes").alias("w")).count().select("w.start", "count")
 
 
 def _several_inputs(shop: Pipeline, views, clicks) -> None:
@@ -302,6 +312,42 @@ def _own_values(shop: Pipeline, views) -> None:
         return views.groupBy("user").transformWithState(
             Counts(), "user STRING, views BIGINT, ads BIGINT", "Update", "ProcessingTime", initialState=before
         )
+
+
+def _stores(shop: Pipeline, views) -> None:
+    @shop.stream(
+        source={"views": views},
+        sink=DeltaMerge(keys=["user"]),
+        query=QueryOptions(output_mode="update", state_store="hdfs"),
+    )
+    def store_hdfs(views):
+        """State that is kept in memory, with files in the checkpoint."""
+        return views.groupBy("user").agg(F.count("*").alias("views"), F.max("at").alias("last"))
+
+    @shop.stream(
+        source={"views": views},
+        sink=DeltaMerge(keys=["user"]),
+        query=QueryOptions(output_mode="update", state_store="rocksdb"),
+    )
+    def store_rocksdb(views):
+        """State that is kept in RocksDB, with a changelog in the checkpoint; this is the default."""
+        return views.groupBy("user").agg(F.count("*").alias("views"), F.max("at").alias("last"))
+
+    @shop.stream(
+        source={"views": views},
+        sink=DeltaMerge(keys=["user"]),
+        query=QueryOptions(output_mode="update", shuffle_partitions=7),
+    )
+    def store_partitions(views):
+        """The first run decides the number of partitions of the state; a later declaration is a warning."""
+        return views.groupBy("user").agg(F.count("*").alias("views"), F.max("at").alias("last"))
+
+
+def before_its_change(stream: Stream) -> Stream:
+    """Return a stream as its first run has it: another number of partitions is declared later."""
+    if stream.name.stream != "store_partitions":
+        return stream
+    return replace(stream, query=replace(stream.query, shuffle_partitions=None))
 
 
 def with_two_tables(pipeline: Pipeline) -> list:

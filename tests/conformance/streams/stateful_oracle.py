@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 # Long after all others: it moves the watermark over them, and what it would be part of stays in the state.
@@ -21,6 +22,10 @@ def _click(number: int, at: float) -> dict:
     return {"click_id": f"c{number}-{at}", "viewed": f"v{number}", "clicked_at": minutes(at)}
 
 
+def _visit(at: float) -> dict:
+    return {"visit_id": f"at {at}", "at": minutes(at)}
+
+
 def _buy(user: int, amount: int, at: float) -> dict:
     return {"buyer": f"u{user}", "amount": amount, "bought_at": minutes(at)}
 
@@ -29,19 +34,25 @@ LAST = {
     "views": [{"view_id": "end", "user": "end", "ad": "end", "at": END}],
     "clicks": [{"click_id": "end", "viewed": "none", "clicked_at": END}],
     "buys": [{"buyer": "end", "amount": 0, "bought_at": END}],
+    "visits": [{"visit_id": "end", "at": END}],
 }
 # What arrives before each run, in files: one input, the other one, two of them, all, and the end.
 ARRIVALS = (
-    {"views": [[_view(n, n * 1.5) for n in (3, 1, 0, 2)], [_view(n, n * 1.5) for n in (4, 9, 6)]]},
+    {
+        "views": [[_view(n, n * 1.5) for n in (3, 1, 0, 2)], [_view(n, n * 1.5) for n in (4, 9, 6)]],
+        "visits": [[_visit(at) for at in (31, 0, 3)]],
+    },
     {"clicks": [[_click(1, 4), _click(4, 12), _click(1, 6)], [_click(3, 40), _click(77, 20)]]},
     {
         "views": [[_view(n, n * 2) for n in (15, 11, 13)], [_view(3, 4.5), _view(n := 20, n * 2)]],
         "buys": [[_buy(1, 5, 8), _buy(1, 7, 14)], [_buy(2, 9, 90), _buy(1, 11, 13)]],
+        "visits": [[_visit(at) for at in (22, 7, 3)]],
     },
     {
         "views": [[_view(n, n * 2) for n in (21, 20)], [_view(n, n * 2) for n in (24, 22)]],
         "clicks": [[_click(20, 44), _click(24, 50)], [_click(15, 31), _click(13, 70)]],
         "buys": [[_buy(2, 13, 46)], [_buy(0, 3, 51)]],
+        "visits": [[_visit(at) for at in (40, 34, 12)]],
     },
     {name: [rows] for name, rows in LAST.items()},
 )
@@ -136,6 +147,22 @@ def wm_clean():
     return _rows(_windowed([(view["at"],) for view in VIEWS], 10))
 
 
+def late_visits() -> list[list[datetime]]:
+    """The visits of each run whose window the runs before have closed: it ended ten minutes before their newest one."""
+    late, newest = [], START
+    for arrival in ARRIVALS:
+        times = [row["at"] for file in arrival.get("visits", []) for row in file]
+        closed = newest - timedelta(minutes=10)
+        late.append([time for time in times if _floor(time, 5) + timedelta(minutes=5) <= closed])
+        newest = max([newest, *times])
+    return late
+
+
+def wm_late():
+    on_time = Counter(row["at"] for row in _all("visits")) - Counter(chain(*late_visits()))
+    return _rows(_windowed([(time,) for time in on_time.elements()], 5))
+
+
 def wm_multi():
     times = [(view["at"],) for view in VIEWS] + [(click["clicked_at"],) for click in CLICKS]
     return _rows(_windowed(times, 10))
@@ -215,3 +242,6 @@ def stateful_tws_states():
         (user, n + initial.get(user, 0), len({view["ad"] for view in VIEWS if view["user"] == user}))
         for user, n, _ in op_agg()
     )
+
+
+store_hdfs = store_rocksdb = store_partitions = op_agg

@@ -52,6 +52,7 @@ def test_spark_produces_the_tables_of_the_oracle_with_late_rows(spark, tmp_path)
     assert all(made.values())
 
 
+@pytest.mark.campaign  # the same
 def test_spark_produces_the_tables_of_the_oracle_at_every_boundary(spark, tmp_path):
     plain = PlainSpark(spark, tmp_path / "landing", tmp_path / "tables")
     rows: dict[str, list] = {stream: [] for stream in ROWS_OF}

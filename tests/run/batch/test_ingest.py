@@ -260,7 +260,7 @@ def test_a_batch_is_finished_whose_commit_the_cleanup_of_the_log_has_removed(scr
     assert (scratch.rows(stream, "n"), scratch.quarantined(stream, "raw")) == (multiset([(1,)]), lines_of(-1))
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.campaign)])
 def test_a_batch_whose_files_are_gone_is_not_committed(scratch, tmp_path, when):
     stream = ingest(Failing(when=when), {"positive": "n > 0"})
     fails(scratch, stream, events(-1, 1))

@@ -118,7 +118,9 @@ def test_the_checks_of_a_topic_count_its_offsets_and_forecast_its_retention(scra
     assert "from a range of" not in check("exactly_once").summary
 
 
-@pytest.mark.parametrize("how", ["subscribe", "subscribe_pattern", "assign"])
+@pytest.mark.parametrize(
+    "how", ["subscribe", "subscribe_pattern", pytest.param("assign", marks=pytest.mark.campaign)]
+)
 def test_three_ways_to_name_what_is_read(scratch, broker, topic, how):
     scratch.clusters["default"] = KafkaCluster(bootstrap=broker.bootstrap)
     given = {"subscribe": topic, "subscribe_pattern": f"{topic[:-1]}.", "assign": {topic: (0, 1, 2, 3)}}

@@ -88,7 +88,9 @@ def test_a_table_that_is_not_there_has_no_history(tmp_path):
     assert reads_from_version_0(TableRef.at(tmp_path), changes=False)
 
 
-@pytest.mark.parametrize("history", ["appends", "optimize and vacuum", "log cleanup"])
+@pytest.mark.parametrize(
+    "history", ["appends", pytest.param("optimize and vacuum", marks=pytest.mark.campaign), "log cleanup"]
+)
 def test_a_new_reader_gets_every_row_once(scratch, table, history):
     change, whole = HISTORIES[history]
     change(table)

@@ -43,7 +43,7 @@ class Shop:
     """Views and clicks, and each view with the click that followed within ten minutes."""
 
     def __init__(self, scratch, **idle: str) -> None:
-        self.shop, self.scratch = Pipeline("shop"), scratch
+        self.shop, self.scratch, self.built = Pipeline("shop"), scratch, 0
         self.views, self.clicks = (self.input_of(name, schema) for name, schema in KINDS.items())
 
         @self.shop.stream(
@@ -55,6 +55,7 @@ class Shop:
             query=QueryOptions(shuffle_partitions=2),
         )
         def pairs(views, clicks):
+            self.built += 1
             near = (F.col("of") == F.col("id")) & F.expr("clicked BETWEEN at AND at + INTERVAL 10 MINUTES")
             return views.join(clicks, near, "left").select("id", "of")
 
@@ -97,6 +98,7 @@ def test_inputs_that_get_news_in_different_runs_move_the_watermark(scratch):
         time = at(30 * run)
         news = {"clicks": [(f"v{run - 1}", time)]} if run % 2 else {"views": [(f"v{run}", time)]}
         marks.append(shop.run(**news).watermark_ms)
+        assert shop.built == run + 1, "what the watermark closes is emitted by the query that read the rows"
         assert decide_run(shop.pairs, scratch.target).idle
     # The slower of the two after each run: the newest view minus 10 minutes, and the newest click minus 5.
     views = [None, 0, 60, 60, 120, 120]

@@ -88,6 +88,7 @@ class StreamQueries:
     running: RunningQuery | None = field(init=False, default=None)
     lineage: Lineage = field(init=False, default_factory=dict)
     observations: Observations = field(init=False, default_factory=dict)
+    _last: tuple[dict[str, int], query.Query] | None = field(init=False, default=None)
 
     @property
     def stream(self) -> "Stream":
@@ -153,6 +154,7 @@ class StreamQueries:
             confs=self.recorder.generation.confs or query.pinned_confs(self.confs),
         )
         self.lineage, self.observations = built.lineage, built.observations
+        self._last = pins, built
         return built
 
     def repair(self) -> None:
@@ -248,7 +250,12 @@ class StreamQueries:
         stream, repeat = self.stream, trigger is _REPEAT
         self._set_partitions()
         self._plan_snapshots()
-        built = self.build(pins, stops_at_removed=stops_at_removed)
+        without_rows = repeat and self.tail().plans_no_rows
+        if without_rows and self._last is not None and self._last[0] == pins:
+            # It ran a moment ago, and has nothing to read: neither its sources nor its tables need another look.
+            _, built = self._last
+        else:
+            built = self.build(pins, stops_at_removed=stops_at_removed)
         if have_timers(built.operators):  # with them, each batch asks for another one
             self.spark.conf.set(_NO_DATA_BATCHES, "false")
         if not repeat:
@@ -273,7 +280,7 @@ class StreamQueries:
                     static_versions=pins,
                     repeat=repeat,
                     quarantines_rows=stream.quarantines_rows,
-                    fires_timers=repeat and have_timers(built.operators) and self.tail().plans_no_rows,
+                    fires_timers=without_rows and have_timers(built.operators),
                     ingest=self._ingest(built),
                 )
             )
