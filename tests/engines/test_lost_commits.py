@@ -12,7 +12,7 @@ from tests.servers.log_stores import OF_DELTA, OURS, driver
 from tests.servers.object_store import object_store
 from tidemill.engines.jars import spark_jars, store_jars
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.campaign]
 SECONDS = 60
 
 APPENDS = """
@@ -69,7 +69,7 @@ def race(drivers, name, versions):
     return done, kept
 
 
-@pytest.mark.parametrize("versions", [20, pytest.param(200, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("versions", [20, 200])
 def test_every_commit_that_is_reported_as_done_exists(drivers, versions):
     done, kept = race(drivers, OURS, versions)
 
@@ -77,7 +77,6 @@ def test_every_commit_that_is_reported_as_done_exists(drivers, versions):
     assert set.union(*done) == set(range(versions))
 
 
-@pytest.mark.campaign
 def test_the_log_store_of_delta_loses_commits_and_the_race_shows_it(drivers):
     done, kept = race(drivers, OF_DELTA, 100)
 
@@ -85,7 +84,6 @@ def test_the_log_store_of_delta_loses_commits_and_the_race_shows_it(drivers):
     assert done != kept
 
 
-@pytest.mark.campaign
 def test_two_sparks_that_append_to_one_table_lose_no_row(server):
     appends, table = 15, "s3a://lake/appended"
     confs = {

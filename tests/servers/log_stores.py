@@ -117,7 +117,8 @@ def driver(server: ObjectServer) -> Iterator[Driver]:
         redirect_stderr=subprocess.DEVNULL,
         return_proc=True,
     )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    # py4j releases objects from the thread that collects garbage; on a busy machine that was one still in use.
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, enable_memory_management=False))
     try:
         yield Driver(gateway, server)
     finally:
