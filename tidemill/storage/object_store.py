@@ -42,7 +42,7 @@ _ADDRESS = re.compile(
     r"(?:/(?P<prefix>(?!\.)[\w.=-]+(?:/(?!\.)[\w.=-]+)*))?",
     re.ASCII,
 )
-_DENIED = re.compile(r"status code: 40[13]|<Code>(?:Expired|Invalid)\w*Token</Code>")
+_DENIED = re.compile(r"status code: 40[13]|<Code>(?:Expired|Invalid)\w*Token</Code>|AWS Error ACCESS_DENIED")
 _REASONS = (r"<Message>([^<]+)</Message>", r"<Code>([^<]+)</Code>", r"retry_timeout: \S+\s+- ([^\n]+)")
 
 
