@@ -40,7 +40,7 @@ def faulty_proxy(server: ObjectServer) -> Iterator[Proxy]:
         def forward(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             proxy.requests.append(f"{self.command} {self.path}")
-            fault = proxy.faults.pop(0) if proxy.faults and "If-None-Match" in self.headers else None
+            fault = proxy.faults.pop(0) if proxy.faults and self.is_conditional() else None
             if fault == "refuse":
                 self.answer(409, {"Content-Type": "application/xml"}, CONFLICT)
                 return
@@ -54,6 +54,9 @@ def faulty_proxy(server: ObjectServer) -> Iterator[Proxy]:
                 self.close_connection = True
                 return
             self.answer(response.status, headers, content)
+
+        def is_conditional(self):
+            return any(name in self.headers for name in ("If-None-Match", "If-Match"))
 
         def answer(self, status, headers, content):
             self.send_response_only(status)

@@ -4,6 +4,8 @@ from uuid import uuid4
 
 import pytest
 
+from tests.servers.faulty_proxy import faulty_proxy
+from tests.servers.object_store import object_store as object_server
 from tests.support.raising import raises
 from tidemill.storage import object_store, probe
 from tidemill.storage.object_store import ObjectStore
@@ -105,6 +107,29 @@ def test_wrong_or_expired_credentials_are_one_line(answer, refusing):
             use()
         assert "\n" not in str(raised.value)
         assert "AWS_ACCESS_KEY_ID" in raised.value.fix
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("conditional", [False, True])
+def test_a_write_whose_answer_was_lost_is_recognized_as_its_own(conditional):
+    with object_server() as server, faulty_proxy(server) as proxy:
+        settings = object_store.S3Settings(
+            endpoint=proxy.server.endpoint,
+            region=server.region,
+            access_key_id=server.access_key,
+            secret_access_key=server.secret_key,
+        )
+        store = ObjectStore(server.bucket, settings=settings)
+        version = store.create("other", b"0") if conditional else ""
+        proxy.faults += ["lose"]
+        if conditional:
+            version = store.replace("other", b"1", unchanged=version)
+            assert (store.read("other"), proxy.faults) == (b"1", [])
+            store.replace("other", b"2", unchanged=version)
+        else:
+            version = store.create("lease", b"mine")
+            assert (store.read("lease"), proxy.faults) == (b"mine", [])
+            store.replace("lease", b"still mine", unchanged=version)
 
 
 def test_a_change_that_another_process_made_is_no_refusal(refusing):

@@ -157,11 +157,8 @@ class Lease:
             except ChangedError:
                 self._lost.set()
                 return
-            except (
-                OSError,
-                TransientError,
-            ):  # the next beat may succeed; until then the age of the last one decides
-                continue
+            except (OSError, TransientError):
+                continue  # the next beat may succeed; until then the age of the last one decides
 
     def _write(self, **changes: Any) -> None:
         with self._writing:

@@ -338,8 +338,7 @@ class StreamRecords:
             LeaseHeldError: Another run holds it.
             ConfigurationError: The lake cannot be written.
         """
-        require_probed(self.lake.store)
-        return take(self.control.below(_LEASE), self.stream, run_id)
+        return self._take(_LEASE, run_id)
 
     def holder(self) -> Holder | None:
         """Return the holder of the stream's lease; None when it is free."""
@@ -356,8 +355,11 @@ class StreamRecords:
             LeaseHeldError: Another process carries one out.
             ConfigurationError: The lake cannot be written.
         """
+        return self._take(_OPERATION_LEASE, run_id)
+
+    def _take(self, folder: str, run_id: str) -> Lease:
         require_probed(self.lake.store)
-        return take(self.control.below(_OPERATION_LEASE), self.stream, run_id)
+        return take(self.control.below(folder), self.stream, run_id)
 
     def operation_holder(self) -> Holder | None:
         """Return who carries out an operation beside the stream; None when nobody does."""

@@ -167,6 +167,11 @@ class LocalStore:
         with suppress(FileNotFoundError):  # nothing was renamed where both are the same file already
             os.unlink(unfinished)
 
+    @property
+    def has_folders(self) -> bool:
+        """A file system lists a folder."""
+        return True
+
     def below(self, prefix: str) -> "LocalStore":
         """Return the store of the files below a folder."""
         return LocalStore(self.root / checked_key(prefix))

@@ -8,7 +8,7 @@ from time import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from tidemill.storage.store import ChangedError, Entry, Store, checked_key
+from tidemill.storage.store import ChangedError, Entry, Store, checked_key, one_level
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -71,14 +71,7 @@ class MemoryStore:
 
     def list(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
         """Return the files and folders directly in a folder."""
-        start = len(prefix) + 1 if prefix else 0
-        entries = {
-            Entry(entry.key[: start + len(name)], kind="folder") if deeper else entry
-            for entry in self.walk(prefix)
-            for name, deeper, _ in [entry.key[start:].partition("/")]
-            if name > after
-        }
-        return sorted(entries)
+        return one_level(self.walk(prefix), prefix, after)
 
     def names(self, prefix: str = "", *, after: str = "") -> Sequence[str]:
         """Return the names that `list` has."""
@@ -96,6 +89,11 @@ class MemoryStore:
     def copy(self, source: str, to: str, into: Store | None = None) -> None:
         """Copy a file."""
         (into or self).replace(to, self.read(source))
+
+    @property
+    def has_folders(self) -> bool:
+        """A listing has all files."""
+        return False
 
     def below(self, prefix: str) -> "MemoryStore":
         """Return the store of the files below a folder."""

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from tidemill.errors import NOTHING_LOST, ConfigurationError, TransientError
 from tidemill.storage.s3_settings import S3Settings
-from tidemill.storage.store import ChangedError, Entry, Store, checked_key
+from tidemill.storage.store import ChangedError, Entry, Store, checked_key, one_level
 from tidemill.text.secret import revealed
 
 if TYPE_CHECKING:
@@ -150,14 +150,8 @@ class ObjectStore:
                 level = obstore.list_with_delimiter(self._client, folder or None)
                 folders = {Entry(self._relative(path), kind="folder") for path in level["common_prefixes"]}
                 return sorted({*folders, *self._entries(level["objects"], folder)})
-            start = len(prefix) + 1 if prefix else 0
-            entries = {
-                Entry(entry.key[: start + len(name)], kind="folder") if deeper else entry
-                for entry in self._below(prefix, offset=f"{folder}/{after}" if folder else after)
-                for name, deeper, _ in [entry.key[start:].partition("/")]
-                if name > after
-            }
-            return sorted(entries)
+            offset = f"{folder}/{after}" if folder else after
+            return one_level(self._below(prefix, offset=offset), prefix, after)
 
     def names(self, prefix: str = "", *, after: str = "") -> Sequence[str]:
         """Return the names that `list` has: the same request."""
@@ -182,6 +176,11 @@ class ObjectStore:
         with self._translated(source):
             obstore.copy(self._client, self._key(source), target._key(to))  # noqa: SLF001 - of the same class
 
+    @property
+    def has_folders(self) -> bool:
+        """A listing has all files, and each file is a request."""
+        return False
+
     def below(self, prefix: str) -> "ObjectStore":
         """Return the store of the files below a prefix."""
         return ObjectStore(self.bucket, self._key(prefix), self.settings)
@@ -198,9 +197,7 @@ class ObjectStore:
     def delta_options(self) -> Mapping[str, str]:
         """Return the settings as delta-rs takes them."""
         options = self.settings.client_options()
-        if (self.settings.endpoint or "").startswith("http://"):
-            options["aws_allow_http"] = "true"
-        return options
+        return options | ({"aws_allow_http": "true"} if self.settings.is_plain_http else {})
 
     def arrow_files(self) -> "tuple[FileSystem, str]":
         """Return Arrow's client of S3, whose paths begin with the bucket."""
@@ -361,6 +358,6 @@ def _client(bucket: str, settings: S3Settings, _process: int) -> "S3Store":
     return S3Store(
         bucket,
         config=options,
-        client_options={"allow_http": (settings.endpoint or "").startswith("http://")},
+        client_options={"allow_http": settings.is_plain_http},
         retry_config={"max_retries": _RETRIES, "retry_timeout": _RETRY},
     )

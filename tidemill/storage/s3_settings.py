@@ -26,6 +26,11 @@ class S3Settings:
     secret_access_key: str | Secret | None = field(default=None, repr=False)
     session_token: str | Secret | None = field(default=None, repr=False)
 
+    @property
+    def is_plain_http(self) -> bool:
+        """Whether the endpoint has no TLS, which clients allow only on request."""
+        return (self.endpoint or "").startswith("http://")
+
     def client_options(self) -> dict[str, str]:
         """Return the options of obstore and delta-rs, which share an engine and its names.
 

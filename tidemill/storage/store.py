@@ -145,6 +145,11 @@ class Store(Protocol):
         """
         ...
 
+    @property
+    def has_folders(self) -> bool:
+        """Whether listing one folder costs less than listing everything, and reading a file hardly anything."""
+        ...
+
     def below(self, prefix: str) -> "Store":
         """Return the store of the files below a folder."""
         ...
@@ -175,6 +180,24 @@ class Store(Protocol):
             NotImplementedError: Arrow has none: a store in memory has no tables.
         """
         ...
+
+
+def one_level(files: Iterable[Entry], prefix: str, after: str) -> Sequence[Entry]:
+    """Return the files and folders directly in a folder, from those of all levels below it.
+
+    Args:
+        files: The files below the folder.
+        prefix: The folder; "" is the root.
+        after: Only those whose names come after this one.
+    """
+    start = len(prefix) + 1 if prefix else 0
+    entries = {
+        Entry(file.key[: start + len(name)], kind="folder") if deeper else file
+        for file in files
+        for name, deeper, _ in [file.key[start:].partition("/")]
+        if name > after
+    }
+    return sorted(entries)
 
 
 def checked_key(key: str) -> str:

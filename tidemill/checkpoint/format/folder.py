@@ -77,7 +77,7 @@ class Folder:
         Raises:
             CheckpointFormatError: The folder is outside the checkpoint or unreadable.
         """
-        if not self._has_folders:
+        if not self.store.has_folders:
             return list(self._items_of(folder))
         if folder not in self._names:
             with _translated(folder):
@@ -150,16 +150,11 @@ class Folder:
             raise FileAbsentError(path)
         return cast("BinaryIO", io.BufferedReader(_SeekableFile(self, item), min(_BLOCK, item.size + 1)))
 
-    @property
-    def _has_folders(self) -> bool:
-        """Whether a listing of a folder costs less than one of everything."""
-        return isinstance(self.store, LocalStore)
-
     def _items_of(self, folder: str) -> Mapping[str, Entry]:
         if folder in self._items:
             return self._items[folder]
         with _translated(folder):
-            if self._has_folders:
+            if self.store.has_folders:
                 self._items[folder] = {item.name: item for item in self.store.list(folder)}
             elif not self._items:
                 self._items.update(_by_folder(self.store.walk()))
@@ -167,7 +162,7 @@ class Folder:
 
     def fetch(self, paths: Iterable[str]) -> None:
         """Read small files side by side where each one costs a round trip, before they are read one by one."""
-        if self._has_folders:
+        if self.store.has_folders:
             return
         items = (self.item(path) for path in paths)
         wanted = [item.key for item in items if item is not None and item.size < _KEPT_BYTES]

@@ -194,13 +194,17 @@ def _without_data(log: _Log, versions: list[int]) -> Backlog:
     return Backlog(len(versions), "versions", detail, head=head)
 
 
+def _id_and_properties(log: _Log) -> tuple[str | None, Mapping[str, str]]:
+    """Return a table's id and properties; None and none where there is no table."""
+    if (end := log_end(log.table.log, log.head)) is not None:
+        return end.table_id, end.properties
+    opened = log.table.open()
+    return (None, {}) if opened is None else (str(opened.metadata().id), opened.metadata().configuration)
+
+
 def _log_retention_seconds(log: _Log) -> float:
     """Return how long the table keeps its log (Delta protocol, `delta.logRetentionDuration`)."""
-    if (end := log_end(log.table.log, log.head)) is not None:
-        properties = end.properties
-    else:
-        opened = log.table.open()
-        properties = {} if opened is None else opened.metadata().configuration
+    _, properties = _id_and_properties(log)
     declared = properties.get("delta.logRetentionDuration")
     try:
         length = parse_duration(
@@ -251,11 +255,7 @@ def _check_same_table(log: _Log, at: DeltaPosition, what: str) -> None:
     table = log.table
     if _first_id(table) == at.reservoir_id:
         return
-    if (end := log_end(table.log, log.head)) is not None:
-        now: str | None = end.table_id
-    else:
-        opened = table.open()
-        now = None if opened is None else str(opened.metadata().id)
+    now, _ = _id_and_properties(log)
     if now != at.reservoir_id:
         raise TerminalError(
             f"{what}: the table in {table} is another one (id {now}) than the checkpoint has read "
