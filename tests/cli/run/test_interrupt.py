@@ -197,8 +197,8 @@ def handlers():
 def test_the_second_signal_stops_at_once():
     asked = []
     with interruptible(first=lambda: asked.append("end")):
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         assert asked == ["end"]
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
     assert asked == ["end"]
