@@ -79,7 +79,7 @@ def test_flags_in_a_suggested_command_survive_a_shell(target, lake, landing, kaf
     }
 
 
-@pytest.mark.parametrize(("flag", "address"), [("--lake", "gs://bucket/k"), ("--landing", "s3://bucket/k")])
+@pytest.mark.parametrize(("flag", "address"), [("--lake", "gs://bucket/k"), ("--landing", "gs://bucket/k")])
 def test_an_object_store_is_refused_before_anything_is_read(flag, address):
     (_, flags) = call("streams", flag, address)
 

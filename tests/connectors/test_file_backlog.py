@@ -13,7 +13,10 @@ import pytest
 from tests.support.raising import raises
 from tidemill.checkpoint import CheckpointFormatError, SourceOffset
 from tidemill.connectors.files.backlog import waiting_files
-from tidemill.connectors.files.span import missing_paths
+from tidemill.connectors.files.listing import missing_paths
+from tidemill.storage.lake import Lake
+
+LAKE = Lake.at("/no lake")
 
 
 def folder(place: Path, *names: str) -> Path:
@@ -43,7 +46,13 @@ def at(entry: int | None) -> SourceOffset | None:
 
 def waiting(path: object, entry: int | None = None, taken: Path | None = None, **options: str):
     return waiting_files(
-        str(path), at(entry), checkpoint=taken, name="events", what="feed events", options=options
+        str(path),
+        at(entry),
+        lake=LAKE,
+        checkpoint=taken,
+        name="events",
+        what="feed events",
+        options=options,
     )
 
 
@@ -173,7 +182,7 @@ def test_file_name_only_compares_names(tmp_path):
 
 
 def test_what_only_spark_can_list_waits():
-    assert waiting("s3a://bucket/in")
+    assert waiting("hdfs://host/in")
 
 
 def test_a_missing_folder_says_how_to_make_it(tmp_path):
@@ -208,7 +217,7 @@ def test_missing_files_are_found_with_one_listing_of_each_folder(tmp_path, monke
         (folder / name).touch()
     monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or list_folder(path))
     paths = [f"{folder}/{name}" for name in "abxcy"]
-    assert missing_paths([*paths, f"{tmp_path}/no/a", "s3://bucket/a"]) == [
+    assert missing_paths([*paths, f"{tmp_path}/no/a", "hdfs://host/a"], LAKE) == [
         f"{folder}/x",
         f"{folder}/y",
         f"{tmp_path}/no/a",

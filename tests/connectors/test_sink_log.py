@@ -8,8 +8,10 @@ from datetime import timedelta
 import pytest
 
 from tests.support.raising import raises
-from tidemill.connectors.files.backlog import present_files, waiting_files
+from tidemill.connectors.files.backlog import waiting_files
+from tidemill.connectors.files.listing import present_files
 from tidemill.connectors.files.sink_log import FileLog, Written
+from tidemill.storage.lake import Lake
 from tidemill.storage.local_store import LocalStore
 from tidemill.storage.store import Entry
 
@@ -126,13 +128,16 @@ def test_a_reader_of_the_folder_waits_for_published_files_only(log, tmp_path, be
     publish(log, 0)
     (tmp_path / "0.json").touch()
     (tmp_path / "left.json").touch()
-    backlog = waiting_files(f"{tmp_path}{below}", None, checkpoint=None, name="rows", what="the folder")
+    lake = Lake.at(tmp_path)
+    backlog = waiting_files(
+        f"{tmp_path}{below}", None, lake=lake, checkpoint=None, name="rows", what="the folder"
+    )
     assert backlog.count == (2 if below else 1)
-    assert present_files(str(tmp_path), {"pathGlobFilter": "*.csv"}, what="the folder") == []
+    assert present_files(str(tmp_path), {"pathGlobFilter": "*.csv"}, lake, what="the folder").paths == []
 
 
 @pytest.mark.parametrize("content", [b"v1\n{", b"v1\n{}", b"v1\n1", b"v1\n\xff"])
 def test_a_damaged_log_is_an_error_of_its_reader(log, tmp_path, content):
     log.folder.replace("_spark_metadata/0", content)
     with raises("source-not-readable", "the folder", "_spark_metadata"):
-        present_files(str(tmp_path), {}, what="the folder")
+        present_files(str(tmp_path), {}, Lake.at(tmp_path), what="the folder")

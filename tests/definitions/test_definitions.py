@@ -195,7 +195,7 @@ async def later(events):
         ),
         (lambda: table(startingVersion="newest"), "argument-invalid", "a number or 'latest'"),
         (lambda: table(startingTimestamp="yesterday"), "argument-invalid", "'yesterday'"),
-        (lambda: DeltaSource(path="s3://bucket/orders"), "store-not-supported", "is on s3://"),
+        (lambda: DeltaSource(path="gs://bucket/orders"), "store-not-supported", "is on gs://"),
         (lambda: DeltaSource(path="t").with_watermark("t", "soon"), "argument-invalid", "'soon'"),
         (lambda: DeltaSource(path="t").with_watermark("t", "1 month"), "argument-invalid", "1 month"),
         (

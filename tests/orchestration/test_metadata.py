@@ -53,8 +53,11 @@ def updated(*batches: BatchRecord, **fields) -> StreamResult:
     return StreamResult(stream=NAME, outcome="updated", batches=batches, seconds=1.5, generation=1, **fields)
 
 
+LAKE = Lake.at("/no lake")
+
+
 def test_counts_are_totals_over_the_batches():
-    metadata = result_metadata(updated(batch(0), batch(1)), NOW)
+    metadata = result_metadata(updated(batch(0), batch(1)), NOW, LAKE)
     assert {name: value for name, value in metadata.items() if isinstance(value, int | float | str)} == {
         "tidemill/rows_read": 20,
         "tidemill/rows_written": 16,
@@ -78,7 +81,7 @@ def test_what_the_function_observed_is_one_number_per_metric():
         batch(3, rows_read=0, observed={"views": {"n": 0, "least": None, "most": None, "mean": 0.0}}),
     )
     views = {"n": "sum", "least": "min", "most": "max", "mean": "last", "user": "max", "flag": "max"}
-    metadata = result_metadata(updated(*batches, observations={"views": views}), NOW)
+    metadata = result_metadata(updated(*batches, observations={"views": views}), NOW, LAKE)
     assert {name: value for name, value in metadata.items() if name.startswith("tidemill/observed/")} == {
         "tidemill/observed/views/n": 5,
         "tidemill/observed/views/least": 2,
@@ -91,13 +94,13 @@ def test_what_the_function_observed_is_one_number_per_metric():
 
 def test_dagster_takes_any_name_of_an_observation():
     observed = {"My views: [all], (1)": {"count(1)": 4}, "v" * 100: {"m" * 100: 1}}
-    metadata = result_metadata(updated(batch(0, observed=observed)), NOW)
+    metadata = result_metadata(updated(batch(0, observed=observed)), NOW, LAKE)
     names = {f"tidemill/observed/{name}/{metric}" for name, metrics in observed.items() for metric in metrics}
     assert names <= AssetMaterialization(AssetKey("views"), metadata=metadata).metadata.keys()
 
 
 def test_offsets_go_from_the_first_batchs_start_to_the_last_ones_end():
-    metadata = result_metadata(updated(batch(3), batch(4)), NOW)
+    metadata = result_metadata(updated(batch(3), batch(4)), NOW, LAKE)
     assert metadata["tidemill/start_offsets"].value == {"events": {"logOffset": 2}}
     assert metadata["tidemill/end_offsets"].value == {"events": {"logOffset": 4}}
 
@@ -110,13 +113,16 @@ def test_watermark_state_and_version_are_there_where_the_stream_has_them():
         state_bytes=4096,
         table_version=9,
     )
-    metadata = result_metadata(result, NOW)
+    metadata = result_metadata(result, NOW, LAKE)
     assert metadata["tidemill/watermark"].value == WATERMARK.timestamp()
     assert metadata["tidemill/watermark_lag_seconds"] == 5400.0
     assert metadata["tidemill/state_rows"] == 7
     assert metadata["tidemill/state_bytes"] == 4096
     assert metadata["tidemill/delta_version"] == 9
-    assert not {"tidemill/watermark", "tidemill/state_rows"} & result_metadata(updated(batch(0)), NOW).keys()
+    assert (
+        not {"tidemill/watermark", "tidemill/state_rows"}
+        & result_metadata(updated(batch(0)), NOW, LAKE).keys()
+    )
 
 
 def test_an_idle_stream_has_a_position_and_no_counts():
@@ -167,7 +173,7 @@ def test_the_columns_come_from_the_delta_log(tmp_path):
 def test_rows_and_bytes_come_from_the_statistics_in_the_log(tmp_path):
     for ids in (["a", "b"], ["c"]):
         write_deltalake(tmp_path, pa.table({"id": ids}), mode="append")
-    metadata = result_metadata(updated(batch(0), table=str(tmp_path)), NOW)
+    metadata = result_metadata(updated(batch(0), table=str(tmp_path)), NOW, LAKE)
     assert metadata["dagster/row_count"] == 3
     assert metadata["dagster/size_bytes"] == sum(file.stat().st_size for file in tmp_path.glob("*.parquet"))
 
@@ -187,7 +193,7 @@ def test_a_table_that_cannot_be_read_has_no_columns_and_does_no_harm(tmp_path, c
     log = tmp_path / "_delta_log"
     log.mkdir()
     (log / f"{0:020d}.json").write_text(json.dumps({"protocol": "nonsense"}))
-    metadata = result_metadata(updated(batch(0), table=str(tmp_path)), NOW)
+    metadata = result_metadata(updated(batch(0), table=str(tmp_path)), NOW, LAKE)
     assert metadata["dagster/uri"] == tmp_path.as_uri()
     assert not {"dagster/column_schema", "dagster/row_count"} & metadata.keys()
     assert str(tmp_path) in caplog.text
@@ -202,16 +208,16 @@ def test_the_lineage_of_a_column_names_all_its_assets_or_is_left_out():
         "no_asset": (("empty", "id"),),
     }
     inputs = {"clicks": [feed], "topics": [first, second], "empty": []}
-    metadata = result_metadata(updated(batch(0), lineage=lineage), NOW, inputs)
+    metadata = result_metadata(updated(batch(0), lineage=lineage), NOW, LAKE, inputs)
     deps = metadata["dagster/column_lineage"].deps_by_column
     assert {name: [(dep.asset_key, dep.column_name) for dep in of] for name, of in deps.items()} == {
         "id": [(feed, "id")],
         "both": [(feed, "id"), (first, "value"), (second, "value")],
     }
-    assert "dagster/column_lineage" not in result_metadata(updated(batch(0), lineage=lineage), NOW)
+    assert "dagster/column_lineage" not in result_metadata(updated(batch(0), lineage=lineage), NOW, LAKE)
 
 
 @pytest.mark.parametrize("name", ["tidemill/rows_read", "tidemill/rows_written", "tidemill/seconds"])
 def test_what_the_ui_plots_is_a_number_in_every_run(name):
-    metadata = result_metadata(updated(batch(0, rows_read=None, rows_written=None)), NOW)
+    metadata = result_metadata(updated(batch(0, rows_read=None, rows_written=None)), NOW, LAKE)
     assert isinstance(metadata[name], int | float)

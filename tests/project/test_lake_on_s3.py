@@ -1,30 +1,39 @@
-"""A project whose lake is on S3, as a user has it: commands only, and nothing of the lake on this machine."""
+"""A project on S3, as a user has it: commands only, and nothing of the lake or the sources on this machine."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.servers.object_store import object_store
 from tests.support.small import small_target
+from tidemill.storage.object_store import ObjectStore
+from tidemill.storage.s3_settings import S3Settings
+from tidemill.storage.table_ref import TableRef
+from tidemill.testing import multiset
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 
 TIDEMILL = Path(sys.executable).with_name("tidemill")
 KEY = "a-key-that-is-nowhere-shown"
 PIPELINE = """
-from tidemill import DeltaAppend, DeltaMerge, Feed, Json, Pipeline, QueryOptions
+from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Feed, FileSource, Json, Pipeline, QueryOptions
 from tidemill import functions as F
 
 shop = Pipeline("shop")
 VIEW = Json("id STRING, n INT, at TIMESTAMP")
+VIEWS = Feed("views", VIEW, rules={"positive": "n > 0"}, recursive=True, glob="*.json")
+NAMES = FileSource(path="s3://lake/names/*.csv", format="csv", schema="id STRING, name STRING")
 
-@shop.stream(source=Feed("views", VIEW, rules={"positive": "n > 0"}), sink=DeltaAppend())
+@shop.stream(source=VIEWS, sink=DeltaAppend())
 def views(events):
     return events
 
@@ -38,6 +47,12 @@ def windows(views):
 )
 def totals(views):
     return views.groupBy("id").agg(F.sum("n").alias("n"))
+
+@shop.stream(
+    source={"orders": DeltaSource(path="s3://lake/theirs/orders"), "names": NAMES.static()}, sink=DeltaAppend()
+)
+def named(orders, names):
+    return orders.join(names, "id")
 """
 
 
@@ -47,9 +62,11 @@ class Project:
 
     Attributes:
         root: Its folder.
+        bucket: The bucket.
     """
 
     root: Path
+    bucket: ObjectStore
     shown: str = ""
 
     def command(self, *words, status=0, java=True):
@@ -72,14 +89,28 @@ class Project:
     def outcomes(self, *words, **how):
         return {s["stream"]: s["outcome"] for s in self.command("run", *words, **how)["streams"]}
 
-    def arrive(self, *rows):
-        folder = self.root / "landing" / "views"
-        folder.mkdir(parents=True, exist_ok=True)
+    def arrive(self, *rows, folder="2026/01/01"):
         lines = [
             json.dumps({"id": i, "n": n, "at": f"2026-01-01T{m // 60:02}:{m % 60:02}:00Z"})
             for i, n, m in rows
         ]
-        (folder / f"{uuid4().hex}.json").write_text("\n".join(lines))
+        self.bucket.create(f"landing/views/{folder}/{uuid4().hex}.json", "\n".join(lines).encode())
+
+    def order(self, *rows):
+        table = pa.table({"id": [i for i, _ in rows], "price": [price for _, price in rows]})
+        options = dict(self.bucket.delta_options())
+        write_deltalake("s3a://lake/theirs/orders", table, mode="append", storage_options=options)
+
+    def rows(self, stream, *columns):
+        table = TableRef(self.bucket, f"shop/tables/shop/{stream}")
+        rows = table.dataset(table.open()).to_table(columns=list(columns)).to_pylist()
+        return multiset(tuple(row.values()) for row in rows)
+
+    @property
+    def landed(self):
+        return sorted(
+            entry.key.split("/", 1)[0] for entry in self.bucket.walk() if entry.key.endswith(".json")
+        )
 
 
 @pytest.fixture
@@ -87,6 +118,9 @@ def project(tmp_path):
     (tmp_path / "cases.py").write_text(PIPELINE)
     with object_store() as server:
         target = small_target("cases:shop").replace('lake = "lake"', 'lake = "s3://lake/shop"')
+        target = re.sub(
+            'landing = "[^"]*"', 'landing = "s3://lake/landing"\narchive = "s3://lake/archive"', target
+        )
         (tmp_path / "tidemill.toml").write_text(f"""{target}
 [targets.dev.store]
 endpoint = "{server.endpoint}"
@@ -94,20 +128,38 @@ region = "{server.region}"
 access_key_id = "tidemill"
 secret_access_key = "${{LAKE_KEY}}"
 """)
-        yield Project(tmp_path)
+        settings = S3Settings(
+            endpoint=server.endpoint, region=server.region, access_key_id="tidemill", secret_access_key=KEY
+        )
+        yield Project(tmp_path, ObjectStore("lake", settings=settings))
 
 
-def test_a_lake_on_s3_is_run_looked_at_and_idle(project):
-    streams = ["shop/views", "shop/windows", "shop/totals"]
+def test_a_project_on_s3_is_run_looked_at_and_idle(project):
+    streams = ["shop/views", "shop/windows", "shop/totals", "shop/named"]
     pings = {ping["name"]: ping for ping in project.command("debug")["pings"]}
     assert pings["lake"]["detail"] == "s3a://lake/shop has exclusive and conditional writes"
+    assert pings["landing"]["detail"] == "s3a://lake/landing can be listed"
+    project.bucket.create("names/a.csv", b"a,Ada\nb,Bob\n")
+    project.order(("a", 10), ("b", 20), ("c", 30))
 
+    # One input has data, the other streams have none yet.
+    outcomes = project.outcomes()
+    assert outcomes == dict.fromkeys(streams[:3], "idle") | {"shop/named": "updated"}
     project.arrive(("a", 1, 0), ("b", 2, 3), ("a", 0, 4))
-    assert project.outcomes() == dict.fromkeys(streams, "updated")
+    waiting = {s["stream"]: s["waiting"] for s in project.command("status", java=False)["streams"]}
+    assert waiting["shop/views"] == {"events": {"count": 1, "unit": "files"}}
+    assert project.outcomes() == dict.fromkeys(streams[:3], "updated") | {"shop/named": "idle"}
     assert project.outcomes(java=False) == dict.fromkeys(streams, "idle")
-    project.arrive(("a", 4, 30), ("c", 8, 5))
+    project.arrive(("a", 4, 30), ("c", 8, 5), folder="2026/01/02")
+    project.bucket.replace("landing/views/2026/01/02/done.txt", b"no data")
+    project.order(("a", 11))
     assert project.outcomes() == dict.fromkeys(streams, "updated")
 
+    assert project.rows("views", "id", "n") == multiset([("a", 1), ("b", 2), ("a", 4), ("c", 8)])
+    assert project.rows("named", "id", "price", "name") == multiset(
+        [("a", 10, "Ada"), ("b", 20, "Bob"), ("a", 11, "Ada")]
+    )
+    assert project.landed == ["archive", "landing"], "the next batch moves the first file to the archive"
     status = {s["stream"]: s for s in project.command("status", java=False)["streams"]}
     assert {name: s["state"] for name, s in status.items()} == dict.fromkeys(streams, "idle")
     assert project.command("check", java=False, status=0)
@@ -116,5 +168,5 @@ def test_a_lake_on_s3_is_run_looked_at_and_idle(project):
     assert quarantine["rules"] == {"positive": 1}
     assert KEY not in project.shown
     assert {path.name for path in project.root.iterdir()} <= {
-        *("cases.py", "__pycache__", "tidemill.toml", "landing", "spark-warehouse", ".tidemill"),
+        *("cases.py", "__pycache__", "tidemill.toml", "spark-warehouse", ".tidemill"),
     }

@@ -28,11 +28,11 @@ ON_A_CLUSTER = SMALL | {
 
 def settings(*, cores: int = 2) -> SparkSettings:
     """Return the settings of a small Spark, within `spark_of_tests` of this process or of one that has started it."""
-    lake = bucket() if ON_S3 else None
+    store = {"store": bucket().settings, "has_lake_on_store": True} if ON_S3 else {}
     if WHERE == "cluster":
         own = {"spark.cores.max": str(cores), "spark.executorEnv.PYTHONPATH": str(ROOT)}
         return SparkSettings(
-            mode="cluster", master=os.environ[_FOUND], conf=ON_A_CLUSTER | own, lake=lake, **_SMALL
+            mode="cluster", master=os.environ[_FOUND], conf=ON_A_CLUSTER | own, **store, **_SMALL
         )
     if WHERE == "warm":
         return SparkSettings(
@@ -41,10 +41,10 @@ def settings(*, cores: int = 2) -> SparkSettings:
             idle_timeout=timedelta(seconds=20),
             server=_home(os.environ[_FOUND]),
             conf=SMALL,
-            lake=lake,
+            **store,
             **_SMALL,
         )
-    return SparkSettings(master=f"local[{cores}]", conf=SMALL, lake=lake, **_SMALL)
+    return SparkSettings(master=f"local[{cores}]", conf=SMALL, **store, **_SMALL)
 
 
 def own_server(folder: Path) -> dict[str, str]:

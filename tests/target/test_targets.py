@@ -1,6 +1,7 @@
 """One resolver decides what a target is; the file cannot hold a secret or a typing error."""
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -453,10 +454,9 @@ def test_a_lake_on_s3_and_how_it_is_reached(tmp_path, monkeypatch):
         "aws_session_token": "hidden2",
         "aws_allow_http": "true",
     }
-    confs = launch.store_confs(target.spark.lake)
-    of_bucket = "spark.hadoop.fs.s3a.bucket.bucket"
-    assert confs[f"{of_bucket}.endpoint"] == "http://127.0.0.1:9000"
-    assert confs[f"{of_bucket}.secret.key"].reveal() == "hidden1"
+    confs = launch.store_confs(target.spark)
+    assert confs["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
+    assert confs["spark.hadoop.fs.s3a.secret.key"].reveal() == "hidden1"
     assert all(is_secret(name) for name in confs if name.endswith((".secret.key", ".session.token")))
     shown = {setting.name: setting for setting in target.settings()}
     assert shown["store.endpoint"].value == "http://127.0.0.1:9000"
@@ -468,8 +468,8 @@ def test_a_lake_on_s3_and_how_it_is_reached(tmp_path, monkeypatch):
 def test_a_lake_on_s3_of_a_flag(tmp_path):
     target = resolved(tmp_path, STORE, "x", lake="s3a://other/lake/")
 
-    assert (target.lake.uri, target.spark.lake.settings.region) == ("s3a://other/lake", "eu-central-1")
-    assert resolved(tmp_path, "[targets.x]", "x", lake="l").spark.lake is None
+    assert (target.lake.uri, target.spark.store.region) == ("s3a://other/lake", "eu-central-1")
+    assert resolved(tmp_path, "[targets.x]", "x", lake="l").spark.store is None
 
 
 @pytest.mark.parametrize("lake", ["s3://", "s3://B", "s3://bucket/a b", "s3://bucket/../x", "s3://bucket//x"])
@@ -502,21 +502,57 @@ def test_a_fault_in_how_a_store_is_reached(tmp_path, settings, fault):
     assert "literal" not in str(caught.value)
 
 
-def test_a_folder_of_feeds_on_an_object_store_is_refused(tmp_path):
-    with raises("store-not-supported", "'s3://bucket/in' is on s3://"):
-        resolved(tmp_path, "", landing="s3://bucket/in")
+def test_feeds_on_another_kind_of_store_are_refused(tmp_path):
+    with raises("store-not-supported", "'gs://bucket/in' is on gs://", "s3://"):
+        resolved(tmp_path, "", landing="gs://bucket/in")
 
 
 @pytest.mark.parametrize(
-    ("settings", "key"),
+    ("settings", "fault"),
     [
-        ('lake = "l"\nlanding = "s3://bucket/in"', "targets.x.landing"),
-        ('lake = "l"\n[targets.x.feeds.orders]\npath = "gs://bucket/in"', "targets.x.feeds.orders.path"),
+        ('landing = "gs://bucket/in"', "targets.x.landing is wrong: .* on gs://"),
+        (
+            '[targets.x.feeds.orders]\npath = "gs://bucket/in"',
+            "targets.x.feeds.orders.path is wrong: .* on gs://",
+        ),
+        ('landing = "s3://bucket//in"', "targets.x.landing is wrong: 's3://bucket//in' is no address"),
     ],
 )
-def test_a_binding_to_an_object_store_is_a_fault_of_the_file(tmp_path, settings, key):
-    with raises("config-invalid", f"{key} is on", "local or mounted file system"):
-        resolved(tmp_path, f"[targets.x]\n{settings}", "x")
+def test_feeds_on_a_store_that_cannot_be_used_are_a_fault_of_the_file(tmp_path, settings, fault):
+    with raises("config-invalid") as caught:
+        resolved(tmp_path, f'[targets.x]\nlake = "l"\n{settings}', "x")
+    assert re.search(fault, str(caught.value))
+
+
+@pytest.mark.parametrize("store", ["", '[targets.x.store]\nregion = "eu-central-1"'])
+def test_feeds_on_s3_and_how_it_is_reached(tmp_path, store):
+    """Spark has the jars and the confs of S3 then, and checkpoints in a folder stay as they are."""
+    bound = '[targets.x]\nlake = "l"\nlanding = "s3://inbox/a"\n[targets.x.feeds]\n"v" = {path = "s3a://other/v"}\n'
+    target = resolved(tmp_path, f"{bound}{store}", "x")
+
+    assert str(target.binding("orders")) == "s3a://inbox/a/orders"
+    assert str(target.binding("v")) == "s3a://other/v"
+    assert target.lake.elsewhere("s3://inbox/a/orders") == target.binding("orders").path
+    confs = launch.store_confs(target.spark)
+    assert confs.get("spark.hadoop.fs.s3a.endpoint.region") == ("eu-central-1" if store else None)
+    assert not [name for name in confs if "checkpointFileManager" in name]
+    assert {setting.name: setting.value for setting in target.settings()}["feeds"] == "s3a://inbox/a/<feed>"
+
+
+def test_feeds_of_a_flag_on_s3(tmp_path):
+    target = resolved(tmp_path, "", landing="s3://inbox/a")
+
+    assert str(target.binding("orders")) == "s3a://inbox/a/orders"
+    assert target.spark.store is not None
+
+
+def test_an_address_on_s3_needs_a_target_that_says_how_it_is_reached(tmp_path):
+    text = "[targets.x]\nlake = 'l'\n[targets.y]\nlake = 'l'\n[targets.y.store]\n"
+    target = resolved(tmp_path, text, "x")
+
+    with raises("store-not-configured", "s3://inbox/a is on S3", "[targets.<name>.store]"):
+        target.lake.elsewhere("s3://inbox/a")
+    assert resolved(tmp_path, text, "y").lake.table_at("s3://inbox/a").uri == "s3a://inbox/a"
 
 
 def test_a_path_may_be_written_as_a_file_address(tmp_path):

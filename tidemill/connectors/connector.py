@@ -182,7 +182,7 @@ class Connector(ABC, Generic[AnySource]):
         """
         return None
 
-    def signature(self, source: AnySource) -> Hashable:
+    def signature(self, source: AnySource, lake: "Lake") -> Hashable:
         """Return a value that differs once a snapshot has other data, without Spark; None where nobody knows.
 
         The snapshots of tables have versions instead.

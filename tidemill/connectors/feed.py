@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tidemill.connectors.answers import ExternalData
 from tidemill.connectors.connector import Connector, SourceContext
-from tidemill.connectors.files.connector import limited
+from tidemill.connectors.files.connector import limited, streamed
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.formats.format import CORRUPT, Format
 from tidemill.connectors.kafka.source import MAX_RECORDS_PER_BATCH, KafkaSource
@@ -52,6 +52,10 @@ class Feed(Source):
         max_files_per_batch: The most files per micro-batch, of a folder; None: no limit.
         max_bytes_per_batch: The most bytes of files per micro-batch, or one file that is larger; it
             replaces `max_files_per_batch`.
+        recursive: Whether the files in the folders below the folder are read too, such as those of `2026/11/26/`.
+        glob: Of a folder, only the files whose names match are read, such as `*.json`; None: all of them.
+        is_ordered: Whether the address of each new file comes after those of all earlier ones, as with a time at its
+            beginning. On S3, what waits is then known by a listing of the newest files only.
     """
 
     kind = "feed"
@@ -61,6 +65,9 @@ class Feed(Source):
     max_records_per_batch: int | None = field(default=MAX_RECORDS_PER_BATCH, kw_only=True)
     max_files_per_batch: int | None = field(default=MAX_FILES_PER_BATCH, kw_only=True)
     max_bytes_per_batch: int | None = field(default=None, kw_only=True)
+    recursive: bool = field(default=False, kw_only=True)
+    glob: str | None = field(default=None, kw_only=True)
+    is_ordered: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         valid_feed_name(self.name)
@@ -79,6 +86,17 @@ class Feed(Source):
         positive(self.max_records_per_batch, field=f"{self.describe()}: max_records_per_batch")
         positive(self.max_files_per_batch, field=f"{self.describe()}: max_files_per_batch")
         positive(self.max_bytes_per_batch, field=f"{self.describe()}: max_bytes_per_batch")
+        if self.glob is not None and (not self.glob or "/" in self.glob):
+            raise DefinitionError(
+                f"{self.describe()}: glob is {self.glob!r}; write a pattern of the names of files, such as '*.json'; "
+                "recursive=True reads the files in the folders below."
+            )
+
+    @property
+    def file_options(self) -> dict[str, str]:
+        """The options of Spark's file source."""
+        options = {"recursiveFileLookup": "true"} if self.recursive else {}
+        return options | ({} if self.glob is None else {"pathGlobFilter": self.glob})
 
     @property
     def feed_name(self) -> str:
@@ -158,7 +176,8 @@ class Feed(Source):
         reader = context.spark.readStream.name(name)
         if isinstance(binding, FolderBinding):
             reader = limited(reader.format("text"), self.max_files_per_batch, self.max_bytes_per_batch)
-            lines = reader.load(str(binding.path))
+            options = self.file_options | binding.options
+            lines = reader.options(**options).load(streamed(str(binding.path), context.target))
             origin = F.struct(
                 F.input_file_name().alias("file"),
                 F.lit(None).cast("string").alias("topic"),
@@ -229,7 +248,13 @@ class FeedConnector(Connector[Feed]):
         """Return the folder or the topic."""
         binding = target.binding(source.name)
         if isinstance(binding, FolderBinding):
-            return FeedFolder(path=str(binding.path), format="text", feed=source.name)
+            return FeedFolder(
+                path=str(binding.path),
+                format="text",
+                options=source.file_options | binding.options,
+                is_ordered=source.is_ordered,
+                feed=source.name,
+            )
         return FeedTopic(subscribe=(binding.topic,), feed=source.name, of_cluster=binding.cluster)
 
     def external(self, source: Feed, target: "Target | None") -> Iterator[ExternalData]:

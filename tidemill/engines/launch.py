@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidemill.engines import class_archive
 from tidemill.engines.jars import log_store
 from tidemill.engines.quiet import jvm_stderr
-from tidemill.storage.object_store import SCHEMES, ObjectStore
+from tidemill.storage.object_store import SCHEMES
 from tidemill.target.spark_settings import SparkSettings
 from tidemill.text.secret import REDACTED_WORDS, Secret
 
@@ -63,7 +63,7 @@ def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[
     """
     from tidemill.engines.jars import spark_jars, store_jars
 
-    of_store = {} if settings.lake is None else store_confs(settings.lake)
+    of_store = store_confs(settings)
     given = {
         key: value.reveal() if isinstance(value, Secret) else value
         for key, value in (of_store | dict(settings.conf)).items()
@@ -103,14 +103,18 @@ def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[
     }
 
 
-def store_confs(lake: ObjectStore) -> dict[str, str | Secret]:
-    """Return the confs with which Spark writes a lake on S3.
+def store_confs(settings: SparkSettings) -> dict[str, str | Secret]:
+    """Return the confs with which Spark reads S3, and writes a lake on it; none where a target has neither.
 
     Checkpoints are written without renames, which are copies there, and commits of Delta by a conditional PUT: its own
     log store for S3 loses commits of concurrent writers. docs/guarantees.md has both.
     """
+    if settings.store is None:
+        return {}
     log_stores = {f"spark.delta.logStore.{scheme}.impl": log_store.CLASS for scheme in sorted(SCHEMES)}
-    return {**lake.settings.spark_confs(lake.bucket), _CHECKPOINTS: _WITHOUT_RENAMES, **log_stores}
+    # The manager without renames refuses checkpoints in a folder.
+    checkpoints = {_CHECKPOINTS: _WITHOUT_RENAMES} if settings.has_lake_on_store else {}
+    return {**settings.store.spark_confs(), **checkpoints, **log_stores}
 
 
 def _collector(given: str) -> tuple[str, ...]:

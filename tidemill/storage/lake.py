@@ -9,10 +9,13 @@
 ```
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidemill.storage.local_store import LocalStore, local_path
+from tidemill.errors import NOTHING_LOST, ConfigurationError
+from tidemill.storage.local_store import LocalStore, local_path, scheme_of
+from tidemill.storage.object_store import SCHEMES, ObjectStore
+from tidemill.storage.s3_settings import S3Settings
 from tidemill.storage.store import Store
 from tidemill.storage.table_ref import TableRef
 from tidemill.text.names import MAIN_SINK, StreamName, valid_rule_name
@@ -24,9 +27,11 @@ class Lake:
 
     Attributes:
         store: Its files.
+        access: How addresses on S3 outside of it are reached; None where the target does not say.
     """
 
     store: Store
+    access: S3Settings | None = field(default=None, kw_only=True)
 
     @classmethod
     def at(cls, path: str | Path) -> "Lake":
@@ -41,6 +46,33 @@ class Lake:
     def uri(self) -> str:
         """The lake's address."""
         return self.store.uri()
+
+    def elsewhere(self, address: str) -> ObjectStore:
+        """Return the files below an address on S3 outside of it.
+
+        Raises:
+            ConfigurationError: The address is wrong, or the target does not say how a bucket is reached.
+        """
+        if self.access is None:
+            raise ConfigurationError(
+                f"{address} is on S3, and the target does not say how it is reached.",
+                lost=NOTHING_LOST,
+                fix="add [targets.<name>.store] to tidemill.toml; without settings in it, the credentials come from "
+                "the environment or the machine.",
+                code="store-not-configured",
+            )
+        return ObjectStore.at(address, self.access)
+
+    def table_at(self, path: str) -> TableRef:
+        """Return a table that no stream writes, by its folder or its address on S3.
+
+        Raises:
+            ConfigurationError: As `elsewhere` raises.
+        """
+        if scheme_of(path) not in SCHEMES:
+            return TableRef.at(path)
+        folder, _, name = path.rstrip("/").rpartition("/")
+        return TableRef(self.elsewhere(folder), name)
 
     def table(self, name: StreamName, sink: str = MAIN_SINK) -> TableRef:
         """Return a Delta table: the main one has the stream's name, others `<stream>__<sink>`."""

@@ -49,9 +49,9 @@ def local_path(path: str | Path, *, field: str, root: Path | None = None) -> Pat
     """
     if scheme := scheme_of(str(path)):
         raise ConfigurationError(
-            f"{field} {str(path)!r} is on {scheme}://, and Tidemill supports that for a lake on s3:// only.",
+            f"{field} {str(path)!r} is on {scheme}://, which Tidemill does not support there.",
             lost=NOTHING_LOST,
-            fix="use a folder of a local or mounted file system; for a lake also s3://bucket/prefix.",
+            fix="use a folder of a local or mounted file system; lakes, feeds and sources can also be on s3://.",
             code="store-not-supported",
         )
     return ((root or Path()) / Path(str(path).removeprefix("file://")).expanduser()).absolute()
@@ -151,9 +151,9 @@ class LocalStore:
         names = [name for name in names if not name.endswith(_UNFINISHED)]
         return [name for name in names if name > after] if after else names
 
-    def walk(self, prefix: str = "") -> Sequence[Entry]:
+    def walk(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
         """Return all files below a folder. A symbolic link below it is a file."""
-        return sorted(self._walk(prefix), key=attrgetter("key"))
+        return sorted((entry for entry in self._walk(prefix) if entry.key > after), key=attrgetter("key"))
 
     def copy(self, source: str, to: str, into: Store | None = None) -> None:
         """Copy a file by a hard link: neither name is ever written in place."""

@@ -77,13 +77,13 @@ class MemoryStore:
         """Return the names that `list` has."""
         return [entry.name for entry in self.list(prefix, after=after)]
 
-    def walk(self, prefix: str = "") -> Sequence[Entry]:
+    def walk(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
         """Return all files below a folder."""
         below = f"{self._key(prefix)}/" if prefix else self.root
         return sorted(
             Entry(key.removeprefix(self.root), len(data), modified)
             for key, (data, modified, _) in [*self._files.items()]
-            if key.startswith(below)
+            if key.startswith(below) and key > self.root + after
         )
 
     def copy(self, source: str, to: str, into: Store | None = None) -> None:

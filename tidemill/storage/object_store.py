@@ -9,6 +9,7 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -34,6 +35,8 @@ _RETRY = timedelta(seconds=20)
 _RETRIES = 6
 # Larger files are sent in parts: a single PUT takes at most 5 GiB, and is repeated as a whole.
 _ONE_PUT = 64 << 20
+# How many files are asked for at a time.
+_THREADS = 32
 # Names a write in the metadata of its file, so that a repeated request recognizes the file of its first try.
 _WRITE = "tidemill-write"
 # `Path` makes `s3:/bucket` of `s3://bucket`.
@@ -157,10 +160,40 @@ class ObjectStore:
         """Return the names that `list` has: the same request."""
         return [entry.name for entry in self.list(prefix, after=after)]
 
-    def walk(self, prefix: str = "") -> Sequence[Entry]:
+    def walk(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
         """Return all files below a prefix."""
         with self._translated(prefix):
-            return sorted(self._below(prefix))
+            return sorted(self._below(prefix, offset=self._key(after) if after else None))
+
+    def has_files(self) -> bool:
+        """Return whether there are any, by one request."""
+        import obstore
+
+        with self._translated(""):
+            return any(
+                True for part in obstore.list(self._client, self.prefix or None, chunk_size=1) for _ in part
+            )
+
+    def entry(self, key: str) -> Entry | None:
+        """Return a file; None where there is none."""
+        import obstore
+
+        try:
+            with self._translated(key):
+                status = obstore.head(self._client, self._key(key))
+        except FileNotFoundError:
+            return None
+        return Entry(key, status["size"], status["last_modified"].timestamp())
+
+    def missing(self, keys: Iterable[str]) -> Sequence[str]:
+        """Return those of some files that are not there: each is asked for, side by side."""
+        asked = [*keys]
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="store") as pool:
+            return [
+                key
+                for key, is_there in zip(asked, pool.map(self._is_file, asked), strict=True)
+                if not is_there
+            ]
 
     def copy(self, source: str, to: str, into: Store | None = None) -> None:
         """Copy a file: in the store itself where the copy is in the same bucket."""
@@ -241,13 +274,7 @@ class ObjectStore:
                 yield entry
 
     def _is_file(self, key: str) -> bool:
-        import obstore
-
-        try:
-            obstore.head(self._client, self._key(key))
-        except FileNotFoundError:
-            return False
-        return True
+        return self.entry(key) is not None
 
     def _entries(self, objects: Iterable["ObjectMeta"], folder: str) -> Iterator[Entry]:
         for item in objects:

@@ -1,4 +1,4 @@
-"""How a bucket of S3, or of a store with its interface, is reached: one description for all that read and write it."""
+"""How S3, or a store with its interface, is reached: one description for all that read and write its buckets."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from tidemill.text.secret import Secret, revealed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Settings:
-    """How a bucket is reached.
+    """How the buckets of a target are reached.
 
     Without keys each client asks its provider chain: the environment (`AWS_ACCESS_KEY_ID`, ...), web identity, the
     container, the instance.
@@ -44,8 +44,8 @@ class S3Settings:
         }
         return {name: value for name, value in options.items() if value}
 
-    def spark_confs(self, bucket: str) -> dict[str, str | Secret]:
-        """Return the confs of Hadoop's S3A for one bucket (hadoop-aws, "Per-bucket configuration")."""
+    def spark_confs(self) -> dict[str, str | Secret]:
+        """Return the confs of Hadoop's S3A for all buckets; those of a target for one bucket come before them."""
         names = {
             "access_key_id": "access.key",
             "secret_access_key": "secret.key",
@@ -62,8 +62,7 @@ class S3Settings:
             "aws.credentials.provider": self._provider,
             **{names[name]: value for name, value in self._credentials.items()},
         }
-        prefix = f"spark.hadoop.fs.s3a.bucket.{bucket}"
-        return {f"{prefix}.{name}": value for name, value in confs.items() if value}
+        return {f"spark.hadoop.fs.s3a.{name}": value for name, value in confs.items() if value}
 
     @property
     def _credentials(self) -> dict[str, str | Secret]:

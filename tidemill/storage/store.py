@@ -123,8 +123,13 @@ class Store(Protocol):
         """Return the names that `list` has, in any order: cheaper on a file system, which asks for sizes and times."""
         ...
 
-    def walk(self, prefix: str = "") -> Sequence[Entry]:
-        """Return all files below a folder at any depth, sorted by key; none where it is missing."""
+    def walk(self, prefix: str = "", *, after: str = "") -> Sequence[Entry]:
+        """Return all files below a folder at any depth, sorted by key; none where it is missing.
+
+        Args:
+            prefix: The folder; "" is the root.
+            after: Only those whose keys come after this one.
+        """
         ...
 
     def delete_folder(self, folder: str) -> None:

@@ -21,11 +21,13 @@ from tidemill.target.target import (
     Binding,
     FolderBinding,
     KafkaCluster,
+    Landing,
     SaslMechanism,
     SecurityProtocol,
     TopicBinding,
     consumer_fault,
     did_you_mean,
+    landing_at,
 )
 from tidemill.target.toml_table import Notes, Table
 from tidemill.text.durations import flag_duration
@@ -45,26 +47,28 @@ class TargetConfig:
     Attributes:
         lake: The lake's folder or address, as the file has it.
         landing: The folder with one folder per feed.
+        archive: Where files of these folders are moved once they have been read.
         automation: Whether sensors and schedules run as soon as Dagster loads the code location.
         spark: How Spark runs.
         clusters: Kafka clusters by name.
         databases: Postgres databases by name.
         feeds: Feeds that are bound one by one.
         alerts: Where alerts go; None if none are sent.
-        store: How the bucket of the lake is reached.
+        store: How the buckets of S3 are reached; None where the file does not say.
         origins: Where each setting of the file comes from, by name.
         unset: The error about a variable that is not set, by the setting that needs it.
     """
 
     lake: str | None = None
-    landing: Path | None = None
+    landing: Landing | None = None
+    archive: Landing | None = None
     automation: bool = False
     spark: SparkSettings = field(default_factory=SparkSettings)
     clusters: Mapping[str, KafkaCluster] = field(default_factory=dict)
     databases: Mapping[str, PostgresDatabase] = field(default_factory=dict)
     feeds: Mapping[str, Binding] = field(default_factory=dict)
     alerts: AlertSettings | None = None
-    store: S3Settings = field(default_factory=S3Settings)
+    store: S3Settings | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     unset: Mapping[str, ConfigurationError] = field(default_factory=dict)
 
@@ -152,17 +156,22 @@ def read_config(path: Path, environ: Mapping[str, str]) -> Config:
 
 def _target(name: str, table: Table, notes: Notes, root: Path) -> TargetConfig:
     clusters = {cluster: _kafka(inner, root) for cluster, inner in table.tables("kafka").items()}
-    feeds = {feed: _feed(feed, inner, clusters, root) for feed, inner in table.tables("feeds").items()}
+    store = _store(table.table("store")) if "store" in table else None
+    places = _Places(root, store)
+    feeds = {feed: _feed(feed, inner, clusters, places) for feed, inner in table.tables("feeds").items()}
+    if "archive" in table and "landing" not in table:
+        table.fault("archive", "is for the files of landing, which is missing")
     target = TargetConfig(
         lake=table.string("lake"),
-        landing=table.file("landing", root),
+        landing=places.folder(table, "landing"),
+        archive=places.folder(table, "archive"),
         automation=table.flag("automation"),
         spark=_spark(table.table("spark")),
         clusters=clusters,
         databases={database: _postgres(inner, root) for database, inner in table.tables("postgres").items()},
         feeds=feeds,
         alerts=alert_settings(table),
-        store=_store(table.table("store")),
+        store=store,
         origins=_origins(name, _below(table, notes.variables)),
         unset=_below(table, notes.unset),
     )
@@ -325,8 +334,33 @@ def _store(table: Table) -> S3Settings:
     return settings
 
 
-def _feed(name: str, table: Table, clusters: Mapping[str, KafkaCluster], root: Path) -> Binding:
-    path, topic, cluster = table.file("path", root), table.string("topic"), table.raw("cluster")
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the folders of a target are.
+
+    Attributes:
+        root: Where a relative path starts.
+        store: How S3 is reached; None where the file does not say.
+    """
+
+    root: Path
+    store: S3Settings | None
+
+    def folder(self, table: Table, key: str) -> Landing | None:
+        """Return the folder that a setting names; None if it is missing or wrong."""
+        value = table.string(key)
+        if value is None:
+            return None
+        try:
+            return landing_at(value, self.root, self.store)
+        except ConfigurationError as error:
+            table.fault(key, f"is wrong: {error.what} Fix: {error.fix}")
+            return None
+
+
+def _feed(name: str, table: Table, clusters: Mapping[str, KafkaCluster], places: _Places) -> Binding:
+    path, archive = places.folder(table, "path"), places.folder(table, "archive")
+    topic, cluster = table.string("topic"), table.raw("cluster")
     table.end()
     try:
         valid_feed_name(name)
@@ -334,10 +368,12 @@ def _feed(name: str, table: Table, clusters: Mapping[str, KafkaCluster], root: P
         table.fault("", f"is no name of a feed: {error}")
     if (path is None) == (topic is None):
         table.fault("", "needs a path or a topic, one of them")
+    if archive is not None and topic is not None:
+        table.fault("archive", "is for a feed with a path")
     if cluster is not None and topic is None:
         table.fault("cluster", "is for a feed with a topic")
     if topic is None:
-        return FolderBinding(path or root)
+        return FolderBinding(path or places.root, archive)
     cluster = cluster or DEFAULT_CLUSTER
     if cluster not in clusters:
         table.fault(

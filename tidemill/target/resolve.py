@@ -21,8 +21,8 @@ from tidemill.target.config import DEFAULT_CLUSTER, FILE_NAME, Config, TargetCon
 from tidemill.target.loading import LoadedPipelines, load_pipelines
 from tidemill.target.postgres import PostgresDatabase
 from tidemill.target.server_home import ServerHome
-from tidemill.target.spark_settings import SparkSettings
-from tidemill.target.target import KafkaCluster, Target, did_you_mean
+from tidemill.target.spark_settings import DERIVED, SparkSettings
+from tidemill.target.target import FolderBinding, KafkaCluster, Landing, Target, did_you_mean, landing_at
 from tidemill.text.durations import format_duration
 from tidemill.text.secret import MASK, is_secret
 
@@ -51,11 +51,11 @@ def shown(
         prefix: The path of the value in the target: `kafka.default`.
         value: How Spark runs, how a cluster or a database is reached, or where alerts go.
     """
-    for setting in fields(value):
+    for setting in (one for one in fields(value) if one.metadata != DERIVED):
         content = getattr(value, setting.name)
         entries = content if isinstance(content, Mapping) else {"": content}
         for key, entry in entries.items():
-            if entry is not None and entry != () and not isinstance(entry, ObjectStore):
+            if entry is not None and entry != ():
                 name = ".".join(part for part in (prefix, setting.name, key) if part)
                 literal_secret = isinstance(entry, str) and is_secret(key or setting.name)
                 yield name, MASK if literal_secret else _text(entry)
@@ -120,11 +120,13 @@ class ResolvedTarget(Target):
         if isinstance(self.default_binding, KafkaCluster):
             values["feeds"] = f"kafka://{self.default_binding.bootstrap}/<feed>"
         elif self.default_binding is not None:
-            values["feeds"] = str(self.default_binding / "<feed>")
+            values["feeds"] = f"{self.default_binding}/<feed>"
+        if self.archive is not None:
+            values["archive"] = str(self.archive)
         values |= {f"feeds.{feed}": str(binding) for feed, binding in self.feeds.items()}
         values |= dict(shown("spark", self.spark))
-        if isinstance(self.lake.store, ObjectStore):
-            values |= dict(shown("store", self.lake.store.settings))
+        if self.lake.access is not None:
+            values |= dict(shown("store", self.lake.access))
         for name, cluster in self.clusters.items():
             values |= dict(shown(f"kafka.{name}", cluster))
         for name, database in self.databases.items():
@@ -176,9 +178,10 @@ def resolve(
     config_origin = "environment TIDEMILL_CONFIG" if environ.get("TIDEMILL_CONFIG") else "found upwards"
     origins = {**entry.origins, "target": name_origin, "config": config_origin}
     clusters, feeds = dict(entry.clusters), entry.feeds
-    default_binding: Path | KafkaCluster | None = entry.landing
+    default_binding: Landing | KafkaCluster | None = entry.landing
+    archive = entry.archive if landing is None else None
     if landing is not None:
-        feeds, default_binding = {}, local_path(landing, field="The folder of the feeds", root=start)
+        feeds, default_binding = {}, landing_at(str(landing), start, entry.store)
         origins["feeds"] = "flag --landing"
     elif kafka is not None:
         same = (cluster for cluster in clusters.values() if cluster.bootstrap == kafka)
@@ -194,10 +197,17 @@ def resolve(
         the_lake = _lake(lake, start, entry)
     else:
         the_lake = _lake_of(name, entry, path.parent)
+    folders = (default_binding, *(feed.path for feed in feeds.values() if isinstance(feed, FolderBinding)))
+    if the_lake.access is None and any(isinstance(folder, ObjectStore) for folder in folders):
+        the_lake = replace(the_lake, access=S3Settings())
     resolved = ResolvedTarget(
         name=name,
         lake=the_lake,
-        spark=replace(entry.spark, lake=the_lake.store if isinstance(the_lake.store, ObjectStore) else None),
+        spark=replace(
+            entry.spark,
+            store=the_lake.access,
+            has_lake_on_store=isinstance(the_lake.store, ObjectStore),
+        ),
         config=path,
         pipeline_entries=config.pipelines,
         automation=entry.automation,
@@ -206,6 +216,7 @@ def resolve(
         databases=entry.databases,
         feeds=feeds,
         default_binding=default_binding,
+        archive=archive,
         origins={**origins, "pipelines": FILE_NAME},
     )
     if entry.spark.mode != "warm":
@@ -241,7 +252,7 @@ def _require_variables(entry: TargetConfig, *, lake: bool, feeds: bool) -> None:
     """Raise the error about a variable that is not set, unless a flag replaces the setting."""
     for setting, error in entry.unset.items():
         part = setting.partition(".")[0]
-        if (part != "lake" or lake) and (part not in ("landing", "feeds") or feeds):
+        if (part != "lake" or lake) and (part not in ("landing", "feeds", "archive") or feeds):
             raise error
 
 
@@ -249,7 +260,7 @@ def _lake_of(name: str, entry: TargetConfig, root: Path) -> Lake:
     if entry.lake is not None:
         return _lake(entry.lake, root, entry)
     if name == DEFAULT_TARGET:
-        return Lake.at(root / ".tidemill" / "lake")
+        return _lake(root / ".tidemill" / "lake", root, entry)
     raise ConfigurationError(
         f"Target {name!r} has no lake.",
         fix=f'Add lake = "..." to [targets.{name}] of {FILE_NAME}, or give --lake.',
@@ -259,5 +270,6 @@ def _lake_of(name: str, entry: TargetConfig, root: Path) -> Lake:
 
 def _lake(address: str | Path, root: Path, entry: TargetConfig) -> Lake:
     if scheme_of(str(address)) in SCHEMES:
-        return Lake(ObjectStore.at(str(address), entry.store))
-    return Lake.at(local_path(address, field="The lake", root=root))
+        access = entry.store or S3Settings()
+        return Lake(ObjectStore.at(str(address), access), access=access)
+    return replace(Lake.at(local_path(address, field="The lake", root=root)), access=entry.store)

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from tidemill.storage.object_store import ObjectStore
+from tidemill.storage.s3_settings import S3Settings
 from tidemill.target.server_home import ServerHome
 from tidemill.text.secret import Secret, is_secret, literal_fault
 
 SparkMode = Literal["local", "warm", "connect", "cluster"]
 IDLE_TIMEOUT = timedelta(minutes=10)
+DERIVED: Mapping[str, bool] = {"derived": True}
+"""The metadata of a field that follows from other settings of a target and is not shown."""
 
 # The parameters of a Connect address: sc://host:15002/;token=...;user_id=me
 _PARAMETER = re.compile(r"(?<=;)([^=;]+)=([^;]*)")
@@ -33,7 +35,9 @@ class SparkSettings:
         idle_timeout: How long the server of `warm` waits for the next run; None: 10 minutes.
         server: Where the server of `warm` is; None in all other modes.
         conf: Further Spark confs of the whole application.
-        lake: The lake, where it is on an object store, which Spark reaches by jars and confs of its own.
+        store: How addresses on S3 are reached, for which Spark has jars and confs of their own; None where a target has
+            none.
+        has_lake_on_store: Whether the lake, and with it the checkpoints, are there.
     """
 
     mode: SparkMode = "local"
@@ -45,7 +49,8 @@ class SparkSettings:
     idle_timeout: timedelta | None = None
     server: ServerHome | None = None
     conf: Mapping[str, str | Secret] = field(default_factory=dict)
-    lake: ObjectStore | None = None
+    store: S3Settings | None = field(default=None, metadata=DERIVED)
+    has_lake_on_store: bool = field(default=False, metadata=DERIVED)
 
     @property
     def is_on_this_machine(self) -> bool:

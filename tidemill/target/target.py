@@ -13,6 +13,9 @@ from typing import Literal, TypeVar
 
 from tidemill.errors import ConfigurationError
 from tidemill.storage.lake import Lake
+from tidemill.storage.local_store import local_path, scheme_of
+from tidemill.storage.object_store import SCHEMES, ObjectStore
+from tidemill.storage.s3_settings import S3Settings
 from tidemill.target.postgres import PostgresDatabase
 from tidemill.text.names import valid_feed_name
 from tidemill.text.secret import Secret, is_secret, revealed
@@ -143,11 +146,44 @@ def consumer_fault(name: str) -> str | None:
     return None
 
 
+Landing = Path | ObjectStore
+"""A folder of files: on a file system, or on S3."""
+
+
+def landing_at(path: str, root: Path, access: S3Settings | None) -> Landing:
+    """Return a folder of files by its path or address.
+
+    Args:
+        path: A path, or an address such as `s3://bucket/prefix`.
+        root: Where a relative path starts.
+        access: How S3 is reached; None: by the environment or the machine.
+
+    Raises:
+        ConfigurationError: The address is wrong, or on another store.
+    """
+    if scheme_of(path) in SCHEMES:
+        return ObjectStore.at(path, access or S3Settings())
+    return local_path(path, field="The folder of the feeds", root=root)
+
+
 @dataclass(frozen=True, slots=True)
 class FolderBinding:
-    """A feed that is a folder of text files, one record per line."""
+    """A feed that is a folder of text files, one record per line, on a file system or on S3.
 
-    path: Path
+    Attributes:
+        path: The folder.
+        archive: Where Spark moves files that have been read, with their path; None: they stay.
+    """
+
+    path: Landing
+    archive: Landing | None = None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of Spark's file source."""
+        if self.archive is None:
+            return {}
+        return {"cleanSource": "archive", "sourceArchiveDir": str(self.archive)}
 
     def __str__(self) -> str:
         return str(self.path)
@@ -179,6 +215,7 @@ class Target:
         feeds: Feeds that are bound one by one.
         default_binding: The binding of all other feeds: a folder with one folder per feed, or a cluster with
             one topic per feed; None where a feed without a binding is an error.
+        archive: Where files of such a folder are moved once they have been read; None: they stay.
     """
 
     name: str
@@ -186,7 +223,8 @@ class Target:
     clusters: Mapping[str, KafkaCluster] = field(default_factory=dict)
     databases: Mapping[str, PostgresDatabase] = field(default_factory=dict)
     feeds: Mapping[str, Binding] = field(default_factory=dict)
-    default_binding: Path | KafkaCluster | None = None
+    default_binding: Landing | KafkaCluster | None = None
+    archive: Landing | None = None
 
     def binding(self, feed: str) -> Binding:
         """Return the folder or topic that a feed is bound to.
@@ -196,10 +234,13 @@ class Target:
         """
         if feed in self.feeds:
             return _plain_folder(self.feeds[feed])
-        if isinstance(self.default_binding, Path):
-            return _plain_folder(FolderBinding(self.default_binding / valid_feed_name(feed)))
-        if isinstance(self.default_binding, KafkaCluster):
-            return TopicBinding(self.default_binding, valid_feed_name(feed))
+        match self.default_binding:
+            case Path() as folder:
+                return _plain_folder(FolderBinding(folder / valid_feed_name(feed), self.archive))
+            case ObjectStore() as folder:
+                return FolderBinding(folder.below(valid_feed_name(feed)), self.archive)
+            case KafkaCluster() as cluster:
+                return TopicBinding(cluster, valid_feed_name(feed))
         raise ConfigurationError(
             f"Target {self.name!r} does not bind the feed {feed!r}.{did_you_mean(feed, self.feeds)}",
             fix=f'Add "{feed}" = {{path = ...}} or {{topic = ...}} to [targets.{self.name}.feeds] '

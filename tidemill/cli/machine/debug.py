@@ -5,6 +5,7 @@ import socket
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -74,12 +75,18 @@ def debug(flags: TargetFlags) -> None:
 
 
 def _pings(target: "ResolvedTarget") -> list[Callable[[], Ping]]:
+    landing = target.default_binding
     return [
         lambda: ping_pipelines(target),
         lambda: ping_java(target),
         lambda: ping_jars(target),
         lambda: ping_spark(target),
         lambda: ping_lake(target.lake.store),
+        *(
+            [lambda: ping_landing(landing)]
+            if isinstance(landing := target.default_binding, ObjectStore)
+            else []
+        ),
         *(lambda name=name: ping_kafka(target, name) for name in target.clusters),
         *(lambda name=name: ping_postgres(target, name) for name in target.databases),
         lambda: ping_dagster(target),
@@ -116,7 +123,7 @@ def ping_jars(target: "ResolvedTarget") -> Ping:
 
     if target.spark.mode == "connect":
         return Ping("jars", ok=None, detail="not needed: the Connect server has its own")
-    sets = [inspect(jar_set) for jar_set in (SPARK, *([S3] if target.spark.lake is not None else []))]
+    sets = [inspect(jar_set) for jar_set in (SPARK, *([S3] if target.spark.store is not None else []))]
     detail = ", ".join(f"{jars.state}: {jars.folder}" for jars in sets)
     faults = [fault for jars in sets for fault in jars.faults]
     if faults:
@@ -173,6 +180,15 @@ def ping_lake(store: "Store") -> Ping:
     except OSError as error:  # a folder above it that may not be entered, or the lake itself
         return Ping("lake", ok=False, detail=f"{root} cannot be written: {error.strerror}")
     return Ping("lake", ok=True, detail=f"{root} {'is writable' if nearest == root else 'will be created'}")
+
+
+def ping_landing(landing: "ObjectStore") -> Ping:
+    """Report whether the prefix of the feeds can be listed."""
+    try:
+        landing.has_files()
+    except TidemillError as error:
+        return Ping("landing", ok=False, detail=error.what)
+    return Ping("landing", ok=True, detail=f"{landing} can be listed")
 
 
 def _ping_store(store: "ObjectStore") -> Ping:

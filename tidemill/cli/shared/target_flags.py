@@ -53,7 +53,11 @@ class TargetFlags:
     ] = None
     landing: Annotated[
         str | None,
-        typer.Option("--landing", metavar="DIR", help="Bind every feed to the folder DIR/<feed>/."),
+        typer.Option(
+            "--landing",
+            metavar="DIR",
+            help="Bind every feed to the folder DIR/<feed>/; DIR can also be s3://bucket/prefix.",
+        ),
     ] = None
     kafka: Annotated[
         str | None,

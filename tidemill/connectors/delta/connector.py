@@ -44,7 +44,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
 
     def table(self, source: DeltaSource | StreamTable, lake: "Lake") -> TableRef:
         """Return the table's folder."""
-        return lake.table(source.stream) if isinstance(source, StreamTable) else TableRef.at(source.path)
+        return lake.table(source.stream) if isinstance(source, StreamTable) else lake.table_at(source.path)
 
     def first_version(
         self, source: DeltaSource | StreamTable, lake: "Lake", recorded: int | None
@@ -177,8 +177,9 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
 
     def _load_table(self, source: DeltaSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a table's rows; only new ones where it streams."""
+        table = self.table(source, context.target.lake)
         if source.mode == "static":
-            return TableRef.at(source.path).read(context.spark, versionAsOf=str(context.pins[name]))
+            return table.read(context.spark, versionAsOf=str(context.pins[name]))
         start = context.starts.get(name, "declared")
         options = dict(source.options)
         if start != "declared":
@@ -194,8 +195,8 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
         begins_with_snapshot = start == "declared" and not given & _STARTING
         unlimited = source.max_files_per_batch == MAX_FILES_PER_BATCH and source.max_bytes_per_batch is None
         if begins_with_snapshot and unlimited:
-            return reader.option("maxFilesPerTrigger", _ONE_BATCH).load(source.path)
-        return _limited(reader, source.max_files_per_batch, source.max_bytes_per_batch).load(source.path)
+            return reader.option("maxFilesPerTrigger", _ONE_BATCH).load(table.uri)
+        return _limited(reader, source.max_files_per_batch, source.max_bytes_per_batch).load(table.uri)
 
     def _load_stream(self, source: StreamTable, context: SourceContext, name: str) -> "DataFrame":
         """Return the table's rows, without tombstones."""

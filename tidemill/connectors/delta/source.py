@@ -8,6 +8,7 @@ from tidemill.connectors.known_options import DELTA_OPTIONS, known_options
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, TableSource, positive
 from tidemill.errors import DefinitionError
 from tidemill.storage.local_store import scheme_of
+from tidemill.storage.object_store import SCHEMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +16,7 @@ class DeltaSource(TableSource):
     """A Delta table by its path, such as one that another system writes.
 
     Attributes:
-        path: The table's folder.
+        path: The table's folder, or its address on S3 such as `s3://bucket/orders`.
         mode: `append` reads new rows, `changes` the change data feed, `static` a snapshot.
         max_files_per_batch: The most files per micro-batch.
         max_bytes_per_batch: About the most bytes of files per micro-batch, in addition.
@@ -31,10 +32,10 @@ class DeltaSource(TableSource):
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
             raise DefinitionError(f"DeltaSource: path is {self.path!r}; name a table's folder.")
-        if scheme := scheme_of(self.path):
+        if (scheme := scheme_of(self.path)) and scheme not in SCHEMES:
             raise DefinitionError(
                 f"DeltaSource {self.path!r}: the table is on {scheme}://; name a folder of a local or mounted file "
-                "system.",
+                "system, or an address on s3://.",
                 code="store-not-supported",
             )
         positive(self.max_files_per_batch, field=f"DeltaSource {self.path!r}: max_files_per_batch")

@@ -40,7 +40,7 @@ def table_span(
     options = source.options if isinstance(source, DeltaSource) else {}
     if at.is_starting or any(key.lower() in _STARTING for key in options):
         return SourceSpan(reads=f"all of {name}, because the stream begins within it")
-    table = lake.table(source.stream) if isinstance(source, StreamTable) else TableRef.at(source.path)
+    table = lake.table(source.stream) if isinstance(source, StreamTable) else lake.table_at(source.path)
     newest = at.version - (at.index < 0)
     versions = [version for version in table.log.versions() if version <= newest]
     commits = [commit for version in versions if (commit := table.log.commit(version))]

@@ -1,35 +1,33 @@
 """The backlog in a folder: its files against the file source's own log of the files it has read.
 
-The listing is Spark's (`InMemoryFileIndex`, `HadoopFSUtils.shouldFilterOutPathName`): names that begin with
-`_` or `.` are not data, and folders below count only where there are partition folders (`day=1`) or
-`recursiveFileLookup` is on. An empty file is a file. Times do not count: a rename keeps them. A folder with the log of
-a file sink has the files of the log.
+Times do not count: a rename keeps them.
 """
 
-# `Path` costs several times as much per name as `os` does, and there may be hundreds of thousands.
-# ruff: noqa: PTH100, PTH111, PTH113, PTH116, PTH119, PTH207
-import glob
-import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from shlex import quote
+from itertools import pairwise
 
 from tidemill.checkpoint import SourceFile, SourceOffset
 from tidemill.checkpoint.format.folder import Checkpoint, Folder
 from tidemill.checkpoint.format.source_log import log_entries, needed_entries, read_entry, source_folder
 from tidemill.connectors.backlog import Backlog, Unread
-from tidemill.connectors.files.addresses import file_address, is_glob, plain_path, without_glob
+from tidemill.connectors.files.addresses import (
+    file_address,
+    is_unknown,
+    plain_path,
+    source_path,
+    without_glob,
+)
+from tidemill.connectors.files.listing import Present
 from tidemill.connectors.files.position import FilePosition
-from tidemill.connectors.files.sink_log import FileLog
+from tidemill.connectors.files.recent import Question, recent_files
 from tidemill.connectors.known_options import FILE_AGE, option_of
 from tidemill.definitions.run_when import Amount, moment
 from tidemill.errors import TerminalError
-from tidemill.storage.local_store import LocalStore
+from tidemill.storage.lake import Lake
 from tidemill.storage.store import Entry, Store
 from tidemill.text.plurals import pluralize
 
@@ -44,28 +42,23 @@ _MILLISECONDS = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
-_ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
+# Fewer batches in the order of their names may be one by chance.
+_ENOUGH_BATCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadFiles(Unread):
     """Files that no batch has read."""
 
-    paths: tuple[str, ...]
+    files: Present
 
     def amount(self, count: int, *, times: bool) -> Amount:
         """Return their number, bytes and times; they cost no round trip."""
-        sizes, modified = [], []
-        for path in self.paths:
-            try:
-                status = os.stat(path)
-            except OSError:
-                continue
-            sizes.append(status.st_size)
-            modified.append(moment(status.st_mtime_ns // 1_000_000))
+        status = [known for path in self.files.paths if (known := self.files.status(path)) is not None]
+        modified = [moment(one.modified_ms) for one in status]
         return Amount(
-            files=len(self.paths),
-            bytes=sum(sizes) if sizes else None,
+            files=len(self.files.paths),
+            bytes=sum(one.size for one in status) if status else None,
             oldest_at=min(modified, default=None),
             newest_at=max(modified, default=None),
         )
@@ -76,8 +69,8 @@ class Relocation:
     """A folder that has moved, with the files that a source has read.
 
     Attributes:
-        old: The absolute path that the source's log has, perhaps with a glob.
-        new: The absolute path now.
+        old: The absolute path or the address that the source's log has, perhaps with a glob.
+        new: The same now.
     """
 
     old: str
@@ -85,77 +78,88 @@ class Relocation:
 
     def address(self, logged: str) -> str:
         """Return the address of a logged file in the new folder, as Spark writes it."""
-        old, new = without_glob(self.old), without_glob(self.new)
-        if not plain_path(logged).startswith(f"{old.rstrip('/')}/"):
+        old, new = without_glob(self.old).rstrip("/"), without_glob(self.new).rstrip("/")
+        plain = plain_path(logged)
+        if not plain.startswith(f"{old}/"):
             return logged
         # What follows the folder stays as Spark has escaped it.
-        below = logged.split(":", 1)[1].removeprefix("//").split("/")[len(old.rstrip("/").split("/")) :]
-        return "/".join([file_address(new.rstrip("/")), *below])
+        below = logged.split("/")[old.count("/") - plain.count("/") :]
+        return "/".join([file_address(new), *below])
 
 
 def waiting_files(
     path: str,
     offset: SourceOffset | None,
     *,
+    lake: Lake,
     checkpoint: Checkpoint | None,
     name: str,
     what: str,
     options: Mapping[str, str] | None = None,
     relocation: Relocation | None = None,
+    is_ordered: bool = False,
 ) -> Backlog:
     """Return the files of a folder that no batch has read.
 
     Args:
         path: A folder, a file, or a glob of them.
         offset: The file source's offset.
+        lake: The lake of the target, which says how S3 is reached.
         checkpoint: The checkpoint, if there is one.
         name: The source's name in it.
         what: A description of the source.
         options: The file source's options.
         relocation: Where the files were when they were read, if they have moved since.
+        is_ordered: Whether new files have names after those of all earlier ones.
 
     Raises:
         TerminalError: The folder is missing or cannot be read, or an unread file has a name with which Spark
             would read other files twice.
         CheckpointFormatError: The source's log is damaged.
+        TransientError: The store of the files does not answer.
     """
     options = options or {}
-    if "://" in plain_path(path):
+    if is_unknown(source_path(path)):
         return Backlog(1, "unknown", f"{path} cannot be listed without Spark")
-    present = present_files(path, options, what=what)
     position = FilePosition.of(offset)
-    logged = _logged(checkpoint, name, relocation)
+    read = _Read(_logged(checkpoint, name, relocation), option_of(options, "filenameonly") == "true")
     # Logged by a batch that was killed before it was planned: the next batch takes them.
-    unread = sum(
+    planned = sum(
         count
-        for part in logged
+        for part in read.logged
         for entry, count in part.counts.items()
         if position is None or entry > position.entry
     )
-    if option_of(options, "filenameonly") == "true":
-        names = {os.path.basename(path) for part in logged for path in part.paths}
-        new = [path for path in present if os.path.basename(path) not in names]
-    else:
-        new = present
-        for part in logged:
-            new = [path for path in new if path not in part.paths]
-    oldest_ms = _oldest_read(logged, options)
-    too_old = [path for path in new if _modified_ms(path) < oldest_ms] if oldest_ms else []
+    recent = recent_files(
+        Question(
+            path=path,
+            options=options,
+            lake=lake,
+            what=what,
+            reader=str(checkpoint),
+            unread=read.others,
+            newest_read=read.newest,
+            is_ordered=is_ordered,
+            seems_ordered=read.seems_ordered,
+        )
+    )
+    new = read.others(recent.present.paths)
+    oldest_ms = _oldest_read(read.logged, options)
+    too_old = [path for path in new if _modified_ms(recent.present, path) < oldest_ms] if oldest_ms else []
     new = [path for path in new if path not in set(too_old)] if too_old else new
     _refuse_doubling(new, what)
+    known = ["the newest files" if recent.count is None else pluralize(recent.count, "file")]
     return Backlog(
-        len(new) + unread,
+        len(new) + planned,
         "files",
-        os.path.basename(min(new)) if new else "",
-        head=f"{pluralize(len(present), 'file')}, last {os.path.basename(max(present))}"
-        if present
-        else "0 files",
-        unread=UnreadFiles(tuple(new)) if new else None,
+        _name_of(min(new)) if new else "",
+        head=", last ".join([*known, *([_name_of(recent.last)] if recent.last else [])]),
+        unread=UnreadFiles(recent.present.only(new)) if new else None,
         warning=_skipped(too_old, option_of(options, "maxfileage")) if too_old else "",
     )
 
 
-def _oldest_read(logged: "list[_Logged]", options: Mapping[str, str]) -> int:
+def _oldest_read(logged: "Sequence[_Logged]", options: Mapping[str, str]) -> int:
     """Return the modification time, in milliseconds, before which Spark skips files; 0 where it skips none.
 
     It is relative to the newest file that the source has read. Spark ignores `maxFileAge` where it reads the latest
@@ -168,11 +172,13 @@ def _oldest_read(logged: "list[_Logged]", options: Mapping[str, str]) -> int:
     return max(0, newest_ms - int(int(age[1]) * _MILLISECONDS[age[2] or "ms"]))
 
 
-def _modified_ms(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns // 1_000_000
-    except OSError:  # it was removed meanwhile
-        return 0
+def _modified_ms(present: Present, path: str) -> int:
+    status = present.status(path)
+    return 0 if status is None else status.modified_ms  # it was removed meanwhile
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _skipped(files: list[str], age: str) -> str:
@@ -194,53 +200,6 @@ def _refuse_doubling(files: list[str], what: str) -> None:
         )
 
 
-def present_files(path: str, options: Mapping[str, str], *, what: str) -> list[str]:
-    """Return the files of a folder, a file or a glob, as the file source lists them.
-
-    Args:
-        path: A folder, a file, or a glob of them.
-        options: The file source's options.
-        what: A description of the source.
-
-    Raises:
-        TerminalError: The folder is missing or cannot be read, or has a damaged log of a file sink.
-    """
-    try:
-        return listed_files(path, options)
-    except FileNotFoundError as error:
-        raise TerminalError(
-            f"{what}: there is no folder {error.filename}.",
-            fix=f"create it (mkdir -p {quote(str(error.filename))}), or correct the target.",
-            code="folder-missing",
-        ) from None
-    except OSError as error:
-        raise TerminalError(
-            f"{what}: {error.filename} cannot be read: {error.strerror}.",
-            fix="give this user the right to read it, or correct the target.",
-            code="source-not-readable",
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise TerminalError(
-            f"{what}: the log of the file sink that writes it is damaged ({type(error).__name__}: {error}).",
-            fix="restore its folder _spark_metadata from a backup.",
-            code="source-not-readable",
-        ) from error
-
-
-def listed_files(path: str, options: Mapping[str, str]) -> list[str]:
-    """Return the files of a folder, a file or a glob, as the file source lists them.
-
-    Raises:
-        OSError: The folder is missing or cannot be read.
-    """
-    chosen = {key.lower(): value for key, value in options.items()}
-    listing = _Listing(
-        recursive=chosen.get("recursivefilelookup", "").lower() == "true",
-        pattern=chosen.get("pathglobfilter"),
-    )
-    return listing.files(os.path.abspath(os.path.expanduser(plain_path(path))))
-
-
 @dataclass(frozen=True, slots=True)
 class _Logged:
     """The files of one entry of a file source's log.
@@ -248,23 +207,63 @@ class _Logged:
     Attributes:
         paths: Their paths, without scheme and escapes.
         counts: How many of them each batch of the source logged.
+        ends: The first and the last of them in each batch of the source, in the order of their paths.
         newest_ms: When the newest of them was modified, milliseconds since the epoch.
     """
 
     paths: frozenset[str]
     counts: Mapping[int, int]
+    ends: Mapping[int, tuple[str, str]]
     newest_ms: int = 0
 
     @classmethod
     def of(cls, files: Iterable[SourceFile], relocation: Relocation | None = None) -> "_Logged":
         paths: set[str] = set()
         counts: Counter[int] = Counter()
+        ends: dict[int, tuple[str, str]] = {}
         newest_ms = 0
         for file in files:
-            paths.add(plain_path(file.path if relocation is None else relocation.address(file.path)))
+            path = plain_path(file.path if relocation is None else relocation.address(file.path))
+            first, last = ends.get(file.entry, (path, path))
+            paths.add(path)
             counts[file.entry] += 1
+            ends[file.entry] = min(first, path), max(last, path)
             newest_ms = max(newest_ms, file.timestamp_ms)
-        return cls(frozenset(paths), counts, newest_ms)
+        return cls(frozenset(paths), counts, ends, newest_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The files that a source has logged.
+
+    Attributes:
+        logged: The entries of its log.
+        by_name: Whether a file with the name of another one counts as read (`fileNameOnly`).
+    """
+
+    logged: "Sequence[_Logged]"
+    by_name: bool
+
+    def others(self, paths: list[str]) -> list[str]:
+        """Return those of some files that are not among them."""
+        if self.by_name:
+            names = {_name_of(path) for part in self.logged for path in part.paths}
+            return [path for path in paths if _name_of(path) not in names]
+        for part in self.logged:
+            paths = [path for path in paths if path not in part.paths]
+        return paths
+
+    @property
+    def newest(self) -> str:
+        """The path that comes last; "" where nothing is read."""
+        return max((last for part in self.logged for _, last in part.ends.values()), default="")
+
+    @property
+    def seems_ordered(self) -> bool:
+        """Whether the files of each batch come after those of the batches before it."""
+        ends = [end for _, end in sorted(end for part in self.logged for end in part.ends.items())]
+        pairs = pairwise(ends)
+        return len(ends) >= _ENOUGH_BATCHES and all(last < first for (_, last), (first, _) in pairs)
 
 
 def _logged(checkpoint: Checkpoint | None, name: str, relocation: Relocation | None) -> list[_Logged]:
@@ -301,65 +300,3 @@ def logged_files(checkpoint: Checkpoint | None, name: str) -> Iterator[SourceFil
     log = source_folder(name)
     for entry in needed_entries(log_entries(folder.names(log))):
         yield from read_entry(folder, f"{log}/{entry.name}")
-
-
-@dataclass(slots=True)
-class _Listing:
-    """A listing of files as the file source does it.
-
-    Attributes:
-        recursive: Whether all subfolders count.
-        pattern: A glob that names must match.
-    """
-
-    recursive: bool
-    pattern: str | None
-    _partitioned: bool = field(default=False, init=False)
-
-    def files(self, path: str) -> list[str]:
-        roots = [path]
-        if is_glob(path):
-            patterns = alternatives(path)
-            roots = sorted({root for pattern in patterns for root in glob.glob(pattern, include_hidden=True)})
-        own: list[str] = []
-        below: list[str] = []
-        for root in roots:
-            if os.path.isfile(root):
-                own += [root] if self._is_data(os.path.basename(root)) else []
-            elif root == path and (log := FileLog(LocalStore(Path(root)))).exists():
-                own += log.paths()
-            else:
-                self._walk(root, own, below)
-        files = own + below if self.recursive or self._partitioned else own
-        if self.pattern is None:
-            return files
-        globs = alternatives(self.pattern)
-        return [file for file in files if any(fnmatchcase(os.path.basename(file), name) for name in globs)]
-
-    def _walk(self, folder: str, own: list[str], below: list[str]) -> None:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not self._is_data(entry.name):
-                    continue
-                if entry.is_dir():
-                    self._partitioned = self._partitioned or "=" in entry.name
-                    self._walk(entry.path, below, below)
-                elif entry.is_file():
-                    own.append(entry.path)
-
-    @staticmethod
-    def _is_data(name: str) -> bool:
-        if not name.startswith(("_", ".")):
-            return not name.endswith("._COPYING_")
-        if name.startswith(("_metadata", "_common_metadata")):
-            return True
-        return name.startswith("_") and "=" in name and not name.endswith("._COPYING_")
-
-
-def alternatives(pattern: str) -> list[str]:
-    """Return `a{b,c}` as `ab` and `ac`: Hadoop's globs have braces and Python's do not."""
-    braces = _ALTERNATIVES.search(pattern)
-    if braces is None:
-        return [pattern]
-    before, after = pattern[: braces.start()], pattern[braces.end() :]
-    return [path for part in braces[1].split(",") for path in alternatives(f"{before}{part}{after}")]

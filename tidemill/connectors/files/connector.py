@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,17 +11,20 @@ from tidemill.connectors.answers import SOURCE, Continuation, ExternalData, Peri
 from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.connector import Binding, Connector, Reading, SourceContext
 from tidemill.connectors.external_keys import folder_key
-from tidemill.connectors.files.addresses import file_address, plain_path, without_glob
-from tidemill.connectors.files.backlog import (
-    Relocation,
-    listed_files,
-    logged_files,
-    present_files,
-    waiting_files,
+from tidemill.connectors.files.addresses import (
+    file_address,
+    is_glob,
+    is_on_store,
+    is_unknown,
+    plain_path,
+    source_path,
+    without_glob,
 )
+from tidemill.connectors.files.backlog import Relocation, logged_files, waiting_files
+from tidemill.connectors.files.listing import listed_files, missing_paths, present_files
 from tidemill.connectors.files.position import FilePosition
 from tidemill.connectors.files.source import FileSource
-from tidemill.connectors.files.span import files_span, missing_files, missing_paths
+from tidemill.connectors.files.span import files_span, missing_files
 from tidemill.connectors.known_options import option_of
 from tidemill.errors import TerminalError
 from tidemill.text.ddl import ddl_columns
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
     from pyspark.sql.types import StructType
 
+    from tidemill.storage.lake import Lake
     from tidemill.target.target import Target
 
 # Spark skips files that are older than this, relative to the newest one, without a warning: a backfilled old
@@ -63,11 +67,13 @@ class FileConnector(Connector[FileSource]):
         return waiting_files(
             source.path,
             reading.offset,
+            lake=reading.target.lake,
             checkpoint=reading.checkpoint,
             name=reading.name,
             what=source.describe(),
             options=source.options,
             relocation=relocation_of(reading.record.binding, self.binding(source, reading.target)),
+            is_ordered=source.is_ordered,
         )
 
     def missing_from_batch(
@@ -76,20 +82,20 @@ class FileConnector(Connector[FileSource]):
         """Return the files of a batch that are missing, unless the source is declared to leave them out."""
         if option_of(source.options, "ignoremissingfiles") == "true":
             return ()
-        return tuple(missing_paths(_files_of_batch(reading, planned, now)))
+        return tuple(missing_paths(_files_of_batch(reading, planned, now), reading.target.lake))
 
     def load_again(
         self, source: FileSource, context: SourceContext, reading: Reading, end: SourceOffset
     ) -> "DataFrame | None":
         """Return the rows of the batch's files that are still there."""
         paths = set(_files_of_batch(reading, end, self.binding(source, reading.target)))
-        present = sorted(paths - set(missing_paths(paths)))
+        present = sorted(paths - set(missing_paths(paths, reading.target.lake)))
         if not present or source.format == "binaryFile":
             return None
         columns = context.schemas.get(reading.name) if source.infers_schema else source.columns
         reader = context.spark.read.format(source.format).options(**source.options)
         # With the folder, values of `column=value` in paths are columns, as where it streams.
-        reader = reader.option("basePath", without_glob(plain_path(source.path)))
+        reader = reader.option("basePath", without_glob(source_path(source.path)))
         return (reader if columns is None else reader.schema(columns)).load(present)
 
     def readdressed(self, recorded: Binding, now: Binding) -> Callable[[str], str] | None:
@@ -99,7 +105,7 @@ class FileConnector(Connector[FileSource]):
 
     def span(self, source: FileSource, reading: Reading, period: Period) -> SourceSpan:
         """Return the files of a period."""
-        return files_span(source, _read_files(reading), period)
+        return files_span(source, _read_files(reading), period, reading.target.lake)
 
     def span_read(self, reading: Reading) -> SourceSpan:
         """Return the files that a checkpoint has read."""
@@ -109,13 +115,15 @@ class FileConnector(Connector[FileSource]):
     def missing(self, source: FileSource, reading: Reading) -> tuple[str, ...]:
         """Return that files are missing."""
         files = logged_files(reading.checkpoint, reading.name)
-        return missing_files(source.describe(), (file.path for file in files))
+        return missing_files(source.describe(), (file.path for file in files), reading.target.lake)
 
     def now(self, source: FileSource, reading: Reading) -> Start:
         """Return that all files of the folder count as read."""
+        present = listed_files(source.path, source.options, reading.target.lake)
         files = tuple(
-            SourceFile(file_address(path), os.stat(path).st_mtime_ns // 1_000_000, 0)  # noqa: PTH116 - many files
-            for path in sorted(listed_files(source.path, source.options))
+            SourceFile(file_address(path), status.modified_ms, 0)
+            for path in sorted(present.paths)
+            if (status := present.status(path)) is not None
         )
         skipped = f"those of {pluralize(len(files), 'file')} of {source.describe()} that no batch has read"
         return Start(offset=json.dumps({"logOffset": 0}, separators=(",", ":")), files=files, skipped=skipped)
@@ -130,7 +138,7 @@ class FileConnector(Connector[FileSource]):
 
     def fits(self, source: FileSource, reading: Reading) -> bool:
         """Return whether all files that were read are in the folder, up to the first pattern in it."""
-        folder = without_glob(plain_path(source.path).rstrip("/"))
+        folder = without_glob(source_path(source.path).rstrip("/"))
         files = logged_files(reading.checkpoint, reading.name)
         is_here = (plain_path(file.path).startswith(f"{folder}/") for file in files)
         return FilePosition.of(reading.offset) is not None and all(is_here)
@@ -155,7 +163,7 @@ class FileConnector(Connector[FileSource]):
         ):
             return None
         relocation = Relocation(old["path"], now["path"])
-        present = set(listed_files(now["path"], source.options))
+        present = set(listed_files(now["path"], source.options, reading.target.lake).paths)
         logged = [file.path for file in logged_files(reading.checkpoint, reading.name)]
         read = {plain_path(relocation.address(address)) for address in logged}
         return Continuation(
@@ -184,7 +192,7 @@ class FileConnector(Connector[FileSource]):
 
         reader = spark.read.format(source.format).option("inferSchema", "true").options(**source.options)
         try:
-            columns = reader.load(source.path).schema.jsonValue()
+            columns = reader.load(spark_path(source.path)).schema.jsonValue()
         except AnalysisException as error:
             if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
                 raise
@@ -197,35 +205,34 @@ class FileConnector(Connector[FileSource]):
             )
         return ", ".join(ddl_columns(columns, " ", field=source.describe()))
 
-    def signature(self, source: FileSource) -> Hashable:
+    def signature(self, source: FileSource, lake: "Lake") -> Hashable:
         """Return the files with their sizes and times; None where only Spark can list them."""
-        if "://" in plain_path(source.path):
+        if is_unknown(source_path(source.path)):
             return None
         try:
-            paths = sorted(listed_files(source.path, source.options))
-            status = [os.stat(path) for path in paths]  # noqa: PTH116 - many files
+            present = listed_files(source.path, source.options, lake)
         except OSError:  # it is reported where the files are read
             return None
-        return tuple((path, one.st_size, one.st_mtime_ns) for path, one in zip(paths, status, strict=True))
+        return tuple((path, present.status(path)) for path in sorted(present.paths))
 
     def load(self, source: FileSource, context: SourceContext, name: str) -> "DataFrame":
         """Return the rows of the files; only those of new files where it streams."""
         columns = context.schemas.get(name) if source.infers_schema else source.columns
         if not source.streaming:
-            return _snapshot(source, context.spark, columns)
+            return _snapshot(source, context, columns)
         reader = context.spark.readStream.name(name).format(source.format)
         if columns is not None:
             reader = reader.schema(columns)
         reader = limited(reader, source.max_files_per_batch, source.max_bytes_per_batch)
-        return reader.options(**source.options).load(source.path)
+        return reader.options(**_spark_options(source.options)).load(streamed(source.path, context.target))
 
 
-def _snapshot(source: FileSource, spark: "SparkSession", columns: "str | StructType | None") -> "DataFrame":
+def _snapshot(source: FileSource, context: SourceContext, columns: "str | StructType | None") -> "DataFrame":
     """Return the rows of all files that are there; Spark lists them now, and reads them in each batch."""
-    if "://" not in plain_path(source.path):
-        present_files(source.path, source.options, what=source.describe())
-    reader = spark.read.format(source.format).options(**source.options)
-    return (reader if columns is None else reader.schema(columns)).load(source.path)
+    if not is_unknown(source_path(source.path)):
+        present_files(source.path, source.options, context.target.lake, what=source.describe())
+    reader = context.spark.read.format(source.format).options(**source.options)
+    return (reader if columns is None else reader.schema(columns)).load(spark_path(source.path))
 
 
 def _files_of_batch(reading: Reading, end: SourceOffset, now: Binding | None) -> list[str]:
@@ -250,6 +257,31 @@ def _read_files(reading: Reading) -> Iterator[SourceFile]:
     return (file for file in logged_files(reading.checkpoint, reading.name) if file.entry <= last)
 
 
+def spark_path(path: str) -> str:
+    """Return the folder, file or glob of a source as Spark takes it: S3 has one scheme there."""
+    return source_path(path) if is_on_store(source_path(path)) else path
+
+
+def _spark_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options with the address of an archive as Spark takes it."""
+    return {
+        name: spark_path(value) if name.lower() == "sourcearchivedir" else value
+        for name, value in options.items()
+    }
+
+
+def streamed(path: str, target: "Target") -> str:
+    """Return the same as Spark streams it.
+
+    On a store a folder is missing until it has a file, and Spark refuses to stream a missing one; the same name as a
+    pattern is one that nothing matches yet.
+    """
+    place = spark_path(path)
+    if not is_on_store(place) or is_glob(place) or target.lake.elsewhere(place).has_files():
+        return place
+    return f"{place[:-1]}[{place[-1]}]"
+
+
 def limited(
     reader: "DataStreamReader", max_files_per_batch: int | None, max_bytes_per_batch: int | None
 ) -> "DataStreamReader":
@@ -265,10 +297,9 @@ def limited(
 # `Path` resolves nothing here; `os` compares paths as strings, as Spark does.
 def folder_binding(path: str, target: "Target") -> "Binding":
     """Return a folder: its path, and, where it lies next to the lake, its path as seen from the lake."""
-    plain = plain_path(path)
-    if "://" in plain:
-        return {"kind": "file", "path": path, "from_lake": None}
-    absolute = os.path.abspath(os.path.expanduser(plain))  # noqa: PTH100, PTH111
+    absolute = source_path(path)
+    if "://" in absolute:
+        return {"kind": "file", "path": absolute if is_on_store(absolute) else path, "from_lake": None}
     lake = target.lake.uri
     is_beside = "://" not in lake and Path(absolute).is_relative_to(Path(lake).parent)
     return {

@@ -16,7 +16,7 @@ from typing import Any
 from tidemill.connectors.files.addresses import file_address, plain_path
 from tidemill.storage.store import Entry, Store
 
-_LOG = "_spark_metadata"
+SINK_LOG = "_spark_metadata"
 _VERSION = "v1"
 _COMPACT = ".compact"
 # The default of `spark.sql.streaming.fileSink.log.compactInterval`, by which a reader looks for compacted entries.
@@ -104,7 +104,7 @@ class FileLog:
                     self.folder.delete(_key(old) for old in self._ids() if old < entry - _INTERVAL)
 
     def _ids(self) -> list[int]:
-        names = (name.removesuffix(_COMPACT) for name in self.folder.names(_LOG))
+        names = (name.removesuffix(_COMPACT) for name in self.folder.names(SINK_LOG))
         return [int(name) for name in names if name.isdecimal()]
 
     def _newest(self) -> int:
@@ -136,7 +136,7 @@ def _is_compacted(entry: int) -> bool:
 
 
 def _key(entry: int) -> str:
-    return f"{_LOG}/{entry}{_COMPACT if _is_compacted(entry) else ''}"
+    return f"{SINK_LOG}/{entry}{_COMPACT if _is_compacted(entry) else ''}"
 
 
 def _line(folder: Store, file: Entry, written: Written) -> _Line:

@@ -1,13 +1,11 @@
 """Folders of files as a source: json, csv, xml, text, parquet, orc, avro, and whole files."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, get_args
 
-from tidemill.connectors.files.addresses import plain_path
-from tidemill.connectors.files.backlog import alternatives
+from tidemill.connectors.files.addresses import alternatives, source_path
 from tidemill.connectors.known_options import (
     FILE_OPTIONS,
     FORMAT_OPTIONS,
@@ -43,7 +41,7 @@ class FileSource(Source):
     ```
 
     Attributes:
-        path: A folder or a glob of folders.
+        path: A folder or a glob of folders: a path, or an address on S3 such as `s3://bucket/folder`.
         format: json, csv, xml, text, parquet, orc, avro or binaryFile (a row per file, with its content). xml needs
             the option `rowTag`.
         schema: A DDL schema or a `StructType`; text and binaryFile have their own. With `"infer"` the first run infers
@@ -54,6 +52,8 @@ class FileSource(Source):
             replaces `max_files_per_batch`: Spark's file source has one limit.
         options: Further options of the format, and of the file source.
         mode: `append` reads new files, `static` a snapshot: all files that are there when a query starts.
+        is_ordered: Whether the address of each new file comes after those of all earlier ones, as with a time at its
+            beginning. On S3, what waits is then known by a listing of the newest files only.
     """
 
     kind = "file"
@@ -64,6 +64,7 @@ class FileSource(Source):
     max_bytes_per_batch: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     mode: FileMode = "append"
+    is_ordered: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
@@ -162,6 +163,6 @@ class FileSource(Source):
 
 def _matches(path: str, archive: str) -> bool:
     """Return whether an archive and a source have the same folders, as far down as both go, as Spark compares them."""
-    folders = os.path.abspath(plain_path(archive)).split("/")  # noqa: PTH100 - it may be an address
-    patterns = (os.path.abspath(plain_path(one)).split("/") for one in alternatives(path))  # noqa: PTH100
+    folders = source_path(archive).split("/")
+    patterns = (source_path(one).split("/") for one in alternatives(path))
     return any(all(map(fnmatchcase, folders, pattern)) for pattern in patterns)

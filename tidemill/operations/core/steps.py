@@ -121,7 +121,7 @@ def staging_records(
     """
     staging = records.lake.store.below(f"{records.lake.staging(records.stream)}/{operation.id}")
     checkpoints = staging if own_checkpoint else records.lake.store
-    return StreamRecords(StagingLake(staging, checkpoints), records.stream)
+    return StreamRecords(StagingLake(staging, checkpoints, access=records.lake.access), records.stream)
 
 
 def staging_missing(records: StreamRecords, operation: Operation, folder: object) -> TerminalError:

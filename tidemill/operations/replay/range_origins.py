@@ -52,7 +52,7 @@ def lost_origins(
         return ()
     origins = origins_in_range(rows, span)
     files = {file for file in origins.field("file").unique().to_pylist() if file is not None}
-    lost = [*missing_files(f"feed {feed.name}", files)]
+    lost = [*missing_files(f"feed {feed.name}", files, target.lake)]
     topics = zip(*(origins.field(part).to_pylist() for part in ("topic", "partition", "offset")), strict=True)
     first: dict[tuple[str, int], int] = {}
     for topic, partition, offset in topics:

@@ -340,7 +340,7 @@ def _report(
             )
             yield MaterializeResult(
                 asset_key=key,
-                metadata=result_metadata(result, now, _inputs(context, key)),
+                metadata=result_metadata(result, now, target.lake, _inputs(context, key)),
                 check_results=checks,
                 # Without it, Dagster derives a version from the code and the feeds, which new rows do not change.
                 data_version=DataVersion(f"{result.generation}.{result.table_version}"),

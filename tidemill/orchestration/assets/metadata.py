@@ -67,12 +67,16 @@ logger = logging.getLogger(__name__)
 
 
 def result_metadata(
-    result: "StreamResult", now: datetime, inputs: Mapping[str, Sequence[AssetKey]] | None = None
+    result: "StreamResult",
+    now: datetime,
+    lake: "Lake",
+    inputs: Mapping[str, Sequence[AssetKey]] | None = None,
 ) -> "Metadata":
     """Return what a run did to a stream.
 
     Args:
         now: The current time, which the watermark's lag is measured against.
+        lake: The lake of the run.
         inputs: The assets that the stream reads, by source, which the lineage of columns refers to.
     """
     late = result.late
@@ -99,7 +103,7 @@ def result_metadata(
         metadata["tidemill/end_offsets"] = _offsets(result.batches[-1].end_offsets)
         metadata["tidemill/last_batches"] = MetadataValue.md(batches_table(result.batches))
     if result.table is not None:
-        written = TableRef.at(result.table)
+        written = lake.table_at(result.table)
         table = _opened(written)
         metadata |= {**_location(written), **_columns(table), **_size(table)}
     return metadata

@@ -81,7 +81,7 @@ def interruption(
     every = stream.run_when.timers_every
     timers_at = started + every.total_seconds() if isinstance(every, timedelta) else math.inf
     next_look, next_mark = started + _LOOK_SECONDS, started + _MARK_SECONDS
-    signatures = _signatures(stream)
+    signatures = _signatures(stream, lake)
 
     def has_to_stop() -> bool:
         nonlocal next_look, next_mark
@@ -98,16 +98,16 @@ def interruption(
         return (
             (now >= timers_at and has_timers())
             or (bool(pins) and current_versions(stream, lake) != pins)
-            or _signatures(stream) != signatures
+            or _signatures(stream, lake) != signatures
         )
 
     return has_to_stop
 
 
-def _signatures(stream: "Stream") -> "dict[str, Hashable]":
+def _signatures(stream: "Stream", lake: "Lake") -> "dict[str, Hashable]":
     """Return what shows that a snapshot without versions has other data, by the name of its source."""
     snapshots = ((name, source) for name, source in stream.sources.items() if not source.streaming)
-    return {name: connector_of(source).signature(source) for name, source in snapshots}
+    return {name: connector_of(source).signature(source, lake) for name, source in snapshots}
 
 
 def is_removal(error: BaseException) -> bool:
