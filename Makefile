@@ -88,7 +88,8 @@ store-test: java $(READY) ## the same with the lake on S3; drivers that commit a
 	$(BIN)/tidemill jars fetch --broker --store s3
 	$(BIN)/python -m pytest tests/storage tests/records tests/engines/test_log_store.py tests/engines/test_lost_commits.py \
 		tests/project/test_lake_on_s3.py $(ARGS)
-	TEST_LAKE=s3 $(BIN)/python -m pytest tests/run/test_paused_holder.py $(ARGS)
+	TEST_LAKE=s3 $(BIN)/python -m pytest tests/run/test_paused_holder.py tests/run/sources/test_files_on_s3.py \
+		tests/pipelines/ads/test_on_s3.py $(ARGS)
 	TEST_LAKE=s3 $(BIN)/python -m pytest -m "jvm and not campaign" $(WRITES) $(ARGS)
 
 changes: java $(READY) ## edit streams, files and tables at random between runs, and compare with plain Python

@@ -16,7 +16,6 @@ from tests.support import lakes
 from tidemill.engines.engine import SparkEngine
 from tidemill.storage.local_store import LocalStore
 from tidemill.storage.memory_store import MemoryStore
-from tidemill.testing import Scratch
 
 LONGEST = (
     "tests/run/quarantine/test_quarantined_rows.py",
@@ -129,7 +128,7 @@ def bucket():
 @pytest.fixture
 def scratch(tmp_path, engine):
     """A scratch lake whose runs share the tests' one Spark: in a folder, or in a bucket."""
-    return Scratch(lake=lakes.lake_at(tmp_path / "lake"), landing=tmp_path / "landing", engine=engine)
+    return lakes.scratch_in(tmp_path / "lake", tmp_path / "landing", engine)
 
 
 @pytest.fixture(params=["local", "memory", pytest.param("object", marks=pytest.mark.slow)])

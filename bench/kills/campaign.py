@@ -132,9 +132,9 @@ def _newest_batches(world: World) -> dict[str, tuple[int, int]]:
     """Return the newest offsets and commits entry per stream."""
     newest = {}
     for stream in world.pipeline:
-        checkpoint = world.scratch.checkpoint(stream.name)
+        checkpoint = world.scratch.lake.checkpoint(stream.name, 1)
         newest[str(stream.name)] = tuple(
-            max((int(file.name) for file in (checkpoint / log).glob("[0-9]*")), default=-1)
+            max((int(name) for name in checkpoint.names(log) if name.isdecimal()), default=-1)
             for log in ("offsets", "commits")
         )
     return newest  # type: ignore[return-value]
@@ -159,7 +159,7 @@ def _check_end(world: World) -> None:
             problems.append(
                 f"{stream.name}: the ledger has the batches {batches}, the checkpoint 0 to {newest}"
             )
-        table, checkpoint = records.snapshot().main_table, world.scratch.checkpoint(stream.name)
+        table, checkpoint = records.snapshot().main_table, world.scratch.lake.checkpoint(stream.name, 1)
         in_table = None if table is None else table.newest_batch
         findings = verify(checkpoint, level="full", recognize=recognize, sink_batch=in_table).findings
         problems += [f"{stream.name}: {finding}" for finding in findings if finding.severity == "error"]
@@ -208,12 +208,16 @@ def _round(world: World, chance: random.Random, tally: Tally, kills: int) -> Non
 def main(
     kills: Annotated[int, typer.Option(min=1, help="Kills in all.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the moments and victims.")] = 1,
+    only: Annotated[
+        str, typer.Option("--world", help="Only worlds with this in their name, such as S3.")
+    ] = "",
 ) -> None:
     """Kill runs at random moments and compare every table with its oracle."""
     chance, tally = random.Random(seed), Tally(seed)
+    worlds = [world for world in WORLDS if only in world.name]
     with tempfile.TemporaryDirectory(prefix="tidemill-kills-") as folder:
         while tally.total < kills:
-            kind = WORLDS[tally.rounds % len(WORLDS)]
+            kind = worlds[tally.rounds % len(worlds)]
             print(f"round {tally.rounds}: {kind.name}", flush=True)
             world = kind(Path(folder) / f"round-{tally.rounds}", seed=seed + tally.rounds)
             try:

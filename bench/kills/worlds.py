@@ -1,5 +1,6 @@
 """What the campaign runs and kills: pipelines with their input, cut into steps, and the rows that must result."""
 
+import os
 import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -11,11 +12,14 @@ from pipelines.ads.generate import generate, produce
 from tests.pipelines.ads import oracle
 from tests.pipelines.ads.tables import tables
 from tests.run import fault_oracle, fault_streams
+from tests.servers.object_store import object_store
 from tests.support.recorded import calls
 from tests.support.small import small_target
 from tidemill.definitions.pipeline import Pipeline
 from tidemill.engines.dev.broker import Broker
 from tidemill.storage.lake import Lake
+from tidemill.storage.object_store import ObjectStore
+from tidemill.storage.s3_settings import S3Settings
 from tidemill.storage.table_ref import TableRef
 from tidemill.testing import Scratch, multiset
 
@@ -129,6 +133,53 @@ class AdsKafka(AdsFiles):
         super().close()
 
 
+class AdsStore(AdsFiles):
+    """The pipeline `ads` with the lake and the files on a store with the interface of S3."""
+
+    name = "ads, S3"
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        """Start a server."""
+        super().__init__(folder, seed)
+        self._server = object_store()
+        server = self._server.__enter__()
+        settings = S3Settings(
+            endpoint=server.endpoint,
+            region=server.region,
+            access_key_id=server.access_key,
+            secret_access_key=server.secret_key,
+        )
+        self.bucket = ObjectStore(server.bucket, settings=settings)
+        self.scratch.lake = Lake(self.bucket.below("lake"), access=settings)
+        config = folder / "tidemill.toml"
+        content = config.read_text(encoding="utf-8")
+        for place in ("lake", "landing"):
+            content = content.replace(f'{place} = "{place}"', f'{place} = "{self.bucket}/{place}"')
+        os.environ["KILLS_STORE_KEY"] = server.secret_key
+        config.write_text(
+            f"""{content}
+[targets.dev.store]
+endpoint = "{server.endpoint}"
+region = "{server.region}"
+access_key_id = "{server.access_key}"
+secret_access_key = "${{KILLS_STORE_KEY}}"
+""",
+            encoding="utf-8",
+        )
+
+    def arrive(self, step: int) -> None:
+        """Write the files, which the oracle reads, and copy them into the bucket."""
+        before = set(self.scratch.landing.rglob("*.json"))
+        super().arrive(step)
+        for file in sorted(set(self.scratch.landing.rglob("*.json")) - before):
+            self.bucket.create(str(file.relative_to(self.folder)), file.read_bytes())
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._server.__exit__(None, None, None)
+        super().close()
+
+
 class Kinds(World):
     """A small pipeline with every kind of stream: stateless, windows, sessions, joins, merges, complete mode."""
 
@@ -203,4 +254,4 @@ class Kinds(World):
         return differences + _difference(f"{name} (given)", rows, fault_oracle.expected_ingest())
 
 
-WORLDS: tuple[type[World], ...] = (AdsFiles, Kinds, AdsKafka)
+WORLDS: tuple[type[World], ...] = (AdsFiles, Kinds, AdsKafka, AdsStore)

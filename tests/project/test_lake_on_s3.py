@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -13,8 +14,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.servers.faulty_proxy import faulty_proxy
 from tests.servers.object_store import object_store
 from tests.support.small import small_target
+from tests.support.waiting import wait_for
 from tidemill.storage.object_store import ObjectStore
 from tidemill.storage.s3_settings import S3Settings
 from tidemill.storage.table_ref import TableRef
@@ -25,7 +28,8 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 TIDEMILL = Path(sys.executable).with_name("tidemill")
 KEY = "a-key-that-is-nowhere-shown"
 PIPELINE = """
-from tidemill import DeltaAppend, DeltaMerge, DeltaSource, Feed, FileSource, Json, Pipeline, QueryOptions
+import os
+from tidemill import DeltaAppend, DeltaSource, Feed, FileSource, Json, Pipeline
 from tidemill import functions as F
 
 shop = Pipeline("shop")
@@ -35,18 +39,13 @@ NAMES = FileSource(path="s3://lake/names/*.csv", format="csv", schema="id STRING
 
 @shop.stream(source=VIEWS, sink=DeltaAppend())
 def views(events):
-    return events
+    sleep = f"java_method('java.lang.Thread', 'sleep', {os.environ.get('TEST_SLEEP', '0')}L)"
+    return events.withColumn("slept", F.expr(f"CASE WHEN id = 'slow' THEN {sleep} END"))
 
 @shop.stream(source={"views": views.with_watermark("at", "10 minutes")}, sink=DeltaAppend())
 def windows(views):
     counts = views.groupBy(F.window("at", "10 minutes").alias("w")).agg(F.sum("n").alias("n"))
     return counts.select("w.start", "n")
-
-@shop.stream(
-    source=views, sink=DeltaMerge(keys=["id"]), query=QueryOptions(output_mode="update", state_store="hdfs")
-)
-def totals(views):
-    return views.groupBy("id").agg(F.sum("n").alias("n"))
 
 @shop.stream(
     source={"orders": DeltaSource(path="s3://lake/theirs/orders"), "names": NAMES.static()}, sink=DeltaAppend()
@@ -69,9 +68,13 @@ class Project:
     bucket: ObjectStore
     shown: str = ""
 
+    @property
+    def environment(self):
+        return os.environ | {"LAKE_KEY": KEY, "PYTHONPATH": str(Path(__file__).parents[2])}
+
     def command(self, *words, status=0, java=True):
         """What a command prints as JSON; it is kept what it shows anywhere."""
-        environment = os.environ | {"LAKE_KEY": KEY, "PYTHONPATH": str(Path(__file__).parents[2])}
+        environment = self.environment
         if not java:
             environment["JAVA_HOME"] = str(self.root / "no java here")
         done = subprocess.run(
@@ -107,48 +110,49 @@ class Project:
         return multiset(tuple(row.values()) for row in rows)
 
     @property
-    def landed(self):
-        return sorted(
-            entry.key.split("/", 1)[0] for entry in self.bucket.walk() if entry.key.endswith(".json")
-        )
+    def folders_with_files(self):
+        """The top folders of the bucket that have files of the feed."""
+        return {entry.key.split("/")[0] for entry in self.bucket.walk() if "/views/2026/" in entry.key}
 
 
 @pytest.fixture
-def project(tmp_path):
+def proxy():
+    with object_store() as server, faulty_proxy(server) as running:
+        yield running
+
+
+@pytest.fixture
+def project(tmp_path, proxy):
     (tmp_path / "cases.py").write_text(PIPELINE)
-    with object_store() as server:
-        target = small_target("cases:shop").replace('lake = "lake"', 'lake = "s3://lake/shop"')
-        target = re.sub(
-            'landing = "[^"]*"', 'landing = "s3://lake/landing"\narchive = "s3://lake/archive"', target
-        )
-        (tmp_path / "tidemill.toml").write_text(f"""{target}
+    server = proxy.server
+    target = small_target("cases:shop").replace('lake = "lake"', 'lake = "s3://lake/shop"')
+    target = re.sub(
+        'landing = "[^"]*"', 'landing = "s3://lake/landing"\narchive = "s3://lake/archive"', target
+    )
+    (tmp_path / "tidemill.toml").write_text(f"""{target}
 [targets.dev.store]
 endpoint = "{server.endpoint}"
 region = "{server.region}"
 access_key_id = "tidemill"
 secret_access_key = "${{LAKE_KEY}}"
 """)
-        settings = S3Settings(
-            endpoint=server.endpoint, region=server.region, access_key_id="tidemill", secret_access_key=KEY
-        )
-        yield Project(tmp_path, ObjectStore("lake", settings=settings))
+    settings = S3Settings(
+        endpoint=server.endpoint, region=server.region, access_key_id="tidemill", secret_access_key=KEY
+    )
+    return Project(tmp_path, ObjectStore("lake", settings=settings))
 
 
 def test_a_project_on_s3_is_run_looked_at_and_idle(project):
-    streams = ["shop/views", "shop/windows", "shop/totals", "shop/named"]
+    streams = ["shop/views", "shop/windows", "shop/named"]
     pings = {ping["name"]: ping for ping in project.command("debug")["pings"]}
     assert pings["lake"]["detail"] == "s3a://lake/shop has exclusive and conditional writes"
     assert pings["landing"]["detail"] == "s3a://lake/landing can be listed"
     project.bucket.create("names/a.csv", b"a,Ada\nb,Bob\n")
     project.order(("a", 10), ("b", 20), ("c", 30))
-
-    # One input has data, the other streams have none yet.
-    outcomes = project.outcomes()
-    assert outcomes == dict.fromkeys(streams[:3], "idle") | {"shop/named": "updated"}
     project.arrive(("a", 1, 0), ("b", 2, 3), ("a", 0, 4))
-    waiting = {s["stream"]: s["waiting"] for s in project.command("status", java=False)["streams"]}
-    assert waiting["shop/views"] == {"events": {"count": 1, "unit": "files"}}
-    assert project.outcomes() == dict.fromkeys(streams[:3], "updated") | {"shop/named": "idle"}
+    [views] = project.command("status", "shop/views", java=False)["streams"]
+    assert (views["backlog"]["files"], views["backlog"]["bytes"]) == (1, 149)
+    assert project.outcomes() == dict.fromkeys(streams, "updated")
     assert project.outcomes(java=False) == dict.fromkeys(streams, "idle")
     project.arrive(("a", 4, 30), ("c", 8, 5), folder="2026/01/02")
     project.bucket.replace("landing/views/2026/01/02/done.txt", b"no data")
@@ -159,7 +163,9 @@ def test_a_project_on_s3_is_run_looked_at_and_idle(project):
     assert project.rows("named", "id", "price", "name") == multiset(
         [("a", 10, "Ada"), ("b", 20, "Bob"), ("a", 11, "Ada")]
     )
-    assert project.landed == ["archive", "landing"], "the next batch moves the first file to the archive"
+    assert project.folders_with_files == {"landing", "archive"}, (
+        "the next batch moves what was read to the archive"
+    )
     status = {s["stream"]: s for s in project.command("status", java=False)["streams"]}
     assert {name: s["state"] for name, s in status.items()} == dict.fromkeys(streams, "idle")
     assert project.command("check", java=False, status=0)
@@ -170,3 +176,39 @@ def test_a_project_on_s3_is_run_looked_at_and_idle(project):
     assert {path.name for path in project.root.iterdir()} <= {
         *("cases.py", "__pycache__", "tidemill.toml", "spark-warehouse", ".tidemill"),
     }
+
+
+@pytest.mark.campaign
+def test_a_store_that_is_away_for_a_minute_in_mid_run(project, proxy):
+    """The run waits for the store or fails as one that is worth a repetition, and nothing is lost or doubled."""
+    project.bucket.create("names/a.csv", b"a,Ada\n")
+    project.order(("a", 10))
+    project.arrive(("a", 1, 0))
+    project.outcomes()
+    project.arrive(("b", 2, 30), ("slow", 3, 31))
+    project.order(("a", 11))
+
+    with subprocess.Popen(
+        [str(TIDEMILL), "run", "--json"],
+        cwd=project.root,
+        env=project.environment | {"TEST_SLEEP": "10000"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        offsets = project.bucket.below("shop/checkpoints/shop/views/1")
+        wait_for(lambda: "1" in offsets.names("offsets"), seconds=240)
+        proxy.is_away = True
+        time.sleep(60)
+        proxy.is_away = False
+        out, err = run.communicate(timeout=600)
+
+    streams = json.loads(out)["streams"]
+    assert {stream["outcome"] for stream in streams} <= {"updated", "failed", "skipped"}, err
+    errors = [stream["error"] for stream in streams if stream["outcome"] == "failed"]
+    assert {error["type"] for error in errors} <= {"TransientError"}, errors
+    project.outcomes()
+    assert project.outcomes(java=False) == dict.fromkeys(["shop/views", "shop/windows", "shop/named"], "idle")
+    assert project.rows("views", "id", "n") == multiset([("a", 1), ("b", 2), ("slow", 3)])
+    assert project.rows("named", "id", "price", "name") == multiset([("a", 10, "Ada"), ("a", 11, "Ada")])
+    assert project.command("checkpoint", "verify", "shop", java=False)

@@ -33,12 +33,12 @@ from tests.run.fault_oracle import (
 from tests.run.fault_streams import shop
 from tests.servers.spark_of_tests import kill_server, own_server
 from tests.support.killed import FOR_KILL
-from tests.support.lakes import lake_at
+from tests.support.lakes import scratch_in
 from tests.support.recorded import calls
 from tidemill.checkpoint import commit_batches, offset_batches, read_commit
 from tidemill.operations.edits.new_sink import accept_new_sink
 from tidemill.records.stream_records import StreamRecords
-from tidemill.testing import Scratch, multiset
+from tidemill.testing import multiset
 
 
 class Child:
@@ -157,7 +157,7 @@ def killed(engine, tmp_path_factory):
     """A lake whose streams were killed in their second run, all in the same instant, each at its point."""
     folder = tmp_path_factory.mktemp("killed")
     os.environ["TEST_CALLS"] = str(folder)
-    scratch = Scratch(lake=lake_at(folder / "lake"), landing=folder / "landing", engine=engine)
+    scratch = scratch_in(folder / "lake", folder / "landing", engine)
     made = shop()
     first = {
         "refunds": [*ORDERS[0], BAD],
@@ -299,7 +299,7 @@ FIRST_RUNS = {
 def arrived(engine, tmp_path_factory):
     """A lake in which both arrivals are ingested, and no other stream has ever run."""
     folder = tmp_path_factory.mktemp("arrived")
-    scratch = Scratch(lake=lake_at(folder / "lake"), landing=folder / "landing", engine=engine)
+    scratch = scratch_in(folder / "lake", folder / "landing", engine)
     filled(scratch)
     return scratch
 
@@ -352,7 +352,7 @@ EXPECTED = {
 def waiting(engine, tmp_path_factory):
     """A lake in which each of these streams has the second arrival before it; a test kills its own alone."""
     folder = tmp_path_factory.mktemp("waiting")
-    scratch = Scratch(lake=lake_at(folder / "lake"), landing=folder / "landing", engine=engine)
+    scratch = scratch_in(folder / "lake", folder / "landing", engine)
     filled(scratch, *EXPECTED)
     return scratch
 

@@ -1,4 +1,4 @@
-"""A proxy in front of an object store: it records each request, and refuses one or loses its answer on demand."""
+"""A proxy in front of an object store: it records requests, and refuses, loses or ignores them on demand."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,11 +22,13 @@ class Proxy:
         faults: What happens to the next conditional PUTs: the first one to the next, and none when they are used up.
             `refuse` answers 409 and forwards nothing; `lose` forwards the request and closes the connection.
         requests: The method and the path of each request, with its query.
+        is_away: Whether it closes each connection without an answer, and forwards nothing.
     """
 
     server: ObjectServer
     faults: list[Literal["refuse", "lose"]] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    is_away: bool = False
 
 
 @contextmanager
@@ -38,6 +40,9 @@ def faulty_proxy(server: ObjectServer) -> Iterator[Proxy]:
         protocol_version = "HTTP/1.1"
 
         def forward(self):
+            if proxy.is_away:
+                self.close_connection = True
+                return
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             proxy.requests.append(f"{self.command} {self.path}")
             fault = proxy.faults.pop(0) if proxy.faults and self.is_conditional() else None

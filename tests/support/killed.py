@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from tests.servers.spark_of_tests import kill_server, own_server, settings
 
@@ -43,11 +42,10 @@ def killed_when(module, tmp_path, *, point, every=1):
 def scratch_at(lake, landing, *, cores=2):
     """The lake of a test, in a process that the test kills."""
     # Python workers of Spark import this module with that of a pickled function, and need none of this.
-    from tests.support.lakes import lake_at
+    from tests.support.lakes import scratch_in
     from tidemill.engines.engine import SparkEngine
-    from tidemill.testing import Scratch
 
-    return Scratch(lake=lake_at(lake), landing=Path(landing), engine=SparkEngine(settings(cores=cores)))
+    return scratch_in(lake, landing, SparkEngine(settings(cores=cores)))
 
 
 def run_into_kafka(stream_of):

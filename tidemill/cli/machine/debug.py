@@ -75,18 +75,14 @@ def debug(flags: TargetFlags) -> None:
 
 
 def _pings(target: "ResolvedTarget") -> list[Callable[[], Ping]]:
-    landing = target.default_binding
+    landings = [one for one in (target.default_binding,) if isinstance(one, ObjectStore)]
     return [
         lambda: ping_pipelines(target),
         lambda: ping_java(target),
         lambda: ping_jars(target),
         lambda: ping_spark(target),
         lambda: ping_lake(target.lake.store),
-        *(
-            [lambda: ping_landing(landing)]
-            if isinstance(landing := target.default_binding, ObjectStore)
-            else []
-        ),
+        *(partial(ping_landing, landing) for landing in landings),
         *(lambda name=name: ping_kafka(target, name) for name in target.clusters),
         *(lambda name=name: ping_postgres(target, name) for name in target.databases),
         lambda: ping_dagster(target),

@@ -226,23 +226,33 @@ def _on_store(path: str, files: _Files, lake: Lake, after: str) -> Present:
     if path == folder and any(address.startswith(f"{folder}/{SINK_LOG}/") for address in entries):
         files.own += FileLog(store).paths()
     else:
-        patterns = [pattern.split("/") for pattern in alternatives(path)]
+        patterns = [pattern.split("/") for pattern in alternatives(path)] if is_glob(path) else []
         for address in entries:
-            _sort_in(address, patterns, files)
+            parts = address.split("/")
+            depth = _matched(parts, patterns) if patterns else path.count("/") + 1
+            if depth is not None:
+                _sort_in(address, parts[depth:] or parts[-1:], files)
     chosen = files.chosen()
     return Present(chosen, {one: _status(entries[one]) for one in chosen if one in entries})
 
 
-def _sort_in(address: str, patterns: list[list[str]], files: _Files) -> None:
-    """Add a file to those of a listing, unless it is no data."""
-    parts = address.split("/")
-    for pattern in patterns:
-        if len(parts) >= len(pattern) and all(map(fnmatchcase, parts, pattern)):
-            *folders, _ = below = parts[len(pattern) :] or parts[-1:]
-            if all(map(_is_data, below)):
-                files.partitioned = files.partitioned or any("=" in folder for folder in folders)
-                (files.below if folders else files.own).append(address)
-            return
+def _matched(parts: list[str], patterns: list[list[str]]) -> int | None:
+    """Return how many of the names of an address a glob matches; None where it does not."""
+    lengths = (len(one) for one in patterns if len(parts) >= len(one) and all(map(fnmatchcase, parts, one)))
+    return next(lengths, None)
+
+
+def _sort_in(address: str, below: list[str], files: _Files) -> None:
+    """Add a file to those of a listing, unless it is no data.
+
+    Args:
+        address: The file.
+        below: The names in its address that follow the folder of the source.
+    """
+    if all(map(_is_data, below)):
+        *folders, _ = below
+        files.partitioned = files.partitioned or any("=" in folder for folder in folders)
+        (files.below if folders else files.own).append(address)
 
 
 def _status(entry: Entry) -> FileStatus:
