@@ -153,8 +153,10 @@ class AdsStore(AdsFiles):
         self.scratch.lake = Lake(self.bucket.below("lake"), access=settings)
         config = folder / "tidemill.toml"
         content = config.read_text(encoding="utf-8")
-        for place in ("lake", "landing"):
-            content = content.replace(f'{place} = "{place}"', f'{place} = "{self.bucket}/{place}"')
+        for folder_name in ("lake", "landing"):
+            content = content.replace(
+                f'{folder_name} = "{folder_name}"', f'{folder_name} = "{self.bucket}/{folder_name}"'
+            )
         os.environ["KILLS_STORE_KEY"] = server.secret_key
         config.write_text(
             f"""{content}

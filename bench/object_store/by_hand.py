@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from tidemill import QueryOptions
-from tidemill.engines.launch import application_confs, start
+from tidemill.engines.launch import application_confs, jars_of_store, start
 from tidemill.target.resolve import resolve
 
 if TYPE_CHECKING:
@@ -22,18 +22,23 @@ if TYPE_CHECKING:
 
 def hops(spark: "SparkSession", lake: str) -> "Iterator[tuple[str, DataFrame]]":
     """Yield each hop and its rows."""
-    files = spark.readStream.format("json").schema("id BIGINT, word STRING").load(os.environ["HOPS_LANDING"])
+    files = (
+        spark.readStream.name("rows")
+        .format("json")
+        .schema("id BIGINT, word STRING")
+        .load(os.environ["HOPS_LANDING"])
+    )
     yield "first", files
-    first = spark.readStream.format("delta").load(f"{lake}/hand/first")
+    first = spark.readStream.name("first").format("delta").load(f"{lake}/hand/first")
     yield "second", first.withColumn("word", F.upper("word"))
-    second = spark.readStream.format("delta").load(f"{lake}/hand/second")
+    second = spark.readStream.name("second").format("delta").load(f"{lake}/hand/second")
     yield "third", second.where("id % 2 = 0")
 
 
 def main(name: str) -> None:
     """Run each hop to its end, one after another."""
     target = resolve(name)
-    spark = start(application_confs(target.spark, little=True))
+    spark = start(application_confs(target.spark, little=True), last=jars_of_store(target.spark))
     for key, value in QueryOptions().confs(default_partitions=2).items():
         spark.conf.set(key, value)
     lake = target.lake.uri

@@ -1,7 +1,7 @@
 """Measure small runs on an object store: `python -m bench.object_store.increments [--rounds 5]`.
 
-Three hops in a row read 100 new rows, as whole processes: in a folder and on a store whose requests take 30 ms more, each
-in Tidemill and by hand. They run alternately over the same files. The script prints the rows of a table of
+Three hops in a row read 100 new rows, as whole processes: in a folder and on a store whose requests take 30 ms more,
+each in Tidemill and by hand. They run alternately over the same files. The script prints the rows of a table of
 docs/object-stores.md.
 """
 

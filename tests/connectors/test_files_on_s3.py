@@ -37,20 +37,20 @@ PARTITIONS = ("day=1/a.json", "day=1/hour=2/b.json", "other/c.json", "d.json")
 
 
 @pytest.fixture
-def places(bucket: ObjectStore, tmp_path) -> Iterator[tuple[LocalStore, ObjectStore]]:
+def folders(bucket: ObjectStore, tmp_path) -> Iterator[tuple[LocalStore, ObjectStore]]:
     """A folder, and a prefix of a bucket."""
     return LocalStore(tmp_path / "in"), bucket.below(f"in-{uuid4().hex}")
 
 
-def fill(places, names) -> None:
-    for place in places:
+def fill(folders, names) -> None:
+    for store in folders:
         for name in names:
-            place.replace(name, b"" if name.startswith("empty") else b"x\n")
+            store.replace(name, b"" if name.startswith("empty") else b"x\n")
 
 
-def listing(place, lake, path="", **options) -> list[str]:
-    """The files of a place, as keys below it."""
-    root = str(place)
+def listing(store, lake, path="", **options) -> list[str]:
+    """The files of a store, as keys below it."""
+    root = str(store)
     present = listed_files(f"{root}{path}", options, lake).paths
     assert all(file.startswith(f"{root}/") for file in present)
     return sorted(file.removeprefix(f"{root}/") for file in present)
@@ -72,9 +72,9 @@ def listing(place, lake, path="", **options) -> list[str]:
         ("/day=1/", {}),
     ],
 )
-def test_the_files_are_those_of_a_folder(places, bucket, tree, path, options):
-    fill(places, tree)
-    folder, store = places
+def test_the_files_are_those_of_a_folder(folders, bucket, tree, path, options):
+    fill(folders, tree)
+    folder, store = folders
     lake = Lake(bucket, access=bucket.settings)
     try:
         expected = listing(folder, lake, path, **options)
@@ -84,9 +84,9 @@ def test_the_files_are_those_of_a_folder(places, bucket, tree, path, options):
     assert listing(store, lake, path, **options) == expected
 
 
-def test_the_files_of_a_sink_are_those_of_its_log(places, bucket):
-    fill(places, ["a.json", "left.json"])
-    _, store = places
+def test_the_files_of_a_sink_are_those_of_its_log(folders, bucket):
+    fill(folders, ["a.json", "left.json"])
+    _, store = folders
     line = {"path": f"{store}/a.json", "size": 2, "isDir": False, "modificationTime": 1, "action": "add"}
     store.create("_spark_metadata/0", f"v1\n{json.dumps(line)}".encode())
     lake = Lake(bucket, access=bucket.settings)
@@ -95,9 +95,9 @@ def test_the_files_of_a_sink_are_those_of_its_log(places, bucket):
     assert listing(store, lake, "/*.json") == ["a.json", "left.json"]
 
 
-def test_missing_files_are_asked_for_or_listed(places, bucket, monkeypatch):
-    _, store = places
-    fill(places, ["a b", "c/d"])
+def test_missing_files_are_asked_for_or_listed(folders, bucket, monkeypatch):
+    _, store = folders
+    fill(folders, ["a b", "c/d"])
     lake = Lake(bucket, access=bucket.settings)
     paths = [f"{store}/{name}" for name in ("a b", "x", "c/d", "c/y", "z/é")]
     missing = [f"{store}/{name}" for name in ("x", "c/y", "z/é")]
@@ -173,8 +173,8 @@ class Reader:
 
 
 @pytest.fixture
-def reader(places, tmp_path, monkeypatch) -> Reader:
-    return Reader(places[1], tmp_path, monkeypatch)
+def reader(folders, tmp_path, monkeypatch) -> Reader:
+    return Reader(folders[1], tmp_path, monkeypatch)
 
 
 def put(reader, *names) -> None:

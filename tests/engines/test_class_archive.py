@@ -96,14 +96,18 @@ def test_archives_of_environments_that_are_gone_are_removed(cache, tmp_path, mon
 
 @pytest.mark.campaign
 @pytest.mark.jvm
-def test_the_classes_of_spark_and_delta_come_from_the_archive(tmp_path):
+@pytest.mark.parametrize("store", ["None", "S3Settings()"])
+def test_the_classes_of_spark_and_delta_come_from_the_archive(tmp_path, store):
     class_archive.make()
     log = tmp_path / "classes.log"
     start = (
-        "from tidemill.engines.launch import application_confs, start\n"
+        "from tidemill.engines.engine import SparkEngine\n"
+        "from tidemill.storage.s3_settings import S3Settings\n"
         "from tidemill.target.spark_settings import SparkSettings\n"
         f"conf = {{{JAVA_OPTIONS!r}: '-Xlog:class+load:file={log}'}}\n"
-        "start(application_confs(SparkSettings(conf=conf))).stop()\n"
+        f"engine = SparkEngine(SparkSettings(conf=conf, store={store}))\n"
+        "engine.new()\n"
+        "engine.stop()\n"
     )
     subprocess.run([sys.executable, "-c", start], check=True)
     loaded = log.read_text().splitlines()

@@ -140,9 +140,10 @@ class SparkEngine:
 
             require_java()
             if self.settings.mode != "warm":
-                from tidemill.engines.launch import application_confs, start
+                from tidemill.engines.launch import application_confs, jars_of_store, start
 
-                return start(application_confs(self.settings, little=self._little))
+                confs = application_confs(self.settings, little=self._little)
+                return start(confs, last=jars_of_store(self.settings))
             if self._attachment is None:
                 from tidemill.engines.warm.attachment import attach
 

@@ -5,7 +5,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ _ROOM_FOR_CLASSES = "-XX:MetaspaceSize=256m"
 _FEW_CORES = 2
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+_LAST = "SPARK_DIST_CLASSPATH"
 # A cluster has its own memory, interface, event log and size of tasks.
 _LAPTOP = {
     "spark.driver.memory": "1g",
@@ -61,14 +62,14 @@ def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[
     Raises:
         ConfigurationError: A variable that holds a secret is not set, or the jars are not available.
     """
-    from tidemill.engines.jars import spark_jars, store_jars
+    from tidemill.engines.jars import spark_jars
 
     of_store = store_confs(settings)
     given = {
         key: value.reveal() if isinstance(value, Secret) else value
         for key, value in (of_store | dict(settings.conf)).items()
     }
-    ours = [str(jar) for jar in (*spark_jars(), *(store_jars("s3") if of_store else ()))]
+    ours = [str(jar) for jar in spark_jars()]
     in_this_process = settings.mode == "local"  # and as short as a run
     java_options = [
         # The JVM reads our log settings before Spark's own, which print a page of warnings at every start.
@@ -95,12 +96,19 @@ def application_confs(settings: SparkSettings, *, little: bool = False) -> dict[
         **(_LAPTOP if settings.is_on_this_machine else {}),
         **({"spark.driver.memory": settings.driver_memory} if settings.driver_memory else {}),
         **given,
-        "spark.jars": _added(ours, given.get("spark.jars")),
+        "spark.jars": _added([*ours, *jars_of_store(settings)], given.get("spark.jars")),
         # Classes of the class path can be in the archive; those of `spark.jars`, which a cluster needs, cannot.
         **({_CLASS_PATH: _added(ours, given.get(_CLASS_PATH), between=":")} if in_this_process else {}),
         _EXTENSIONS: _added(["io.delta.sql.DeltaSparkSessionExtension"], given.get(_EXTENSIONS)),
         _JAVA_OPTIONS: " ".join(filter(None, java_options)),
     }
+
+
+def jars_of_store(settings: SparkSettings) -> list[str]:
+    """Return the jars with which Spark reaches S3; none where a target does not."""
+    from tidemill.engines.jars import store_jars
+
+    return [] if settings.store is None else [str(jar) for jar in store_jars("s3")]
 
 
 def store_confs(settings: SparkSettings) -> dict[str, str | Secret]:
@@ -132,8 +140,14 @@ def _added(ours: list[str], given: str | None, between: str = ",") -> str:
     return between.join(dict.fromkeys([*ours, *filter(None, theirs)]))
 
 
-def start(confs: Mapping[str, str]) -> "SparkSession":
-    """Start Spark in this process with these confs and return its first session."""
+def start(confs: Mapping[str, str], *, last: Sequence[str] = ()) -> "SparkSession":
+    """Start Spark in this process with these confs and return its first session.
+
+    Args:
+        confs: The confs.
+        last: The jars at the end of the class path: the archive of classes was made without them, and a JVM ignores an
+            archive unless its class path begins with that of the archive.
+    """
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -143,7 +157,7 @@ def start(confs: Mapping[str, str]) -> "SparkSession":
         # The machines of a cluster have their own: spark.pyspark.python, or PYSPARK_PYTHON.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if SparkContext._gateway is None:  # noqa: SLF001 - a builder would put its confs on the command line
-        with _read_by_spark_submit(confs), jvm_stderr() as stderr:
+        with _read_by_spark_submit(confs), _at_end_of_class_path(last), jvm_stderr() as stderr:
             gateway = launch_gateway(popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
     builder = SparkSession.builder
@@ -173,6 +187,21 @@ def _read_by_spark_submit(confs: Mapping[str, str]) -> Iterator[None]:
         else:
             os.environ[_SUBMIT_ARGS] = given
         Path(path).unlink()
+
+
+@contextmanager
+def _at_end_of_class_path(jars: Sequence[str]) -> Iterator[None]:
+    """For the length of a `with` block, let spark-submit put jars behind all others."""
+    given = os.environ.get(_LAST)
+    try:
+        if jars:
+            os.environ[_LAST] = ":".join([*([given] if given else []), *jars])
+        yield
+    finally:
+        if given is None:
+            os.environ.pop(_LAST, None)
+        else:
+            os.environ[_LAST] = given
 
 
 def _escaped(text: str) -> str:

@@ -276,10 +276,10 @@ def streamed(path: str, target: "Target") -> str:
     On a store a folder is missing until it has a file, and Spark refuses to stream a missing one; the same name as a
     pattern is one that nothing matches yet.
     """
-    place = spark_path(path)
-    if not is_on_store(place) or is_glob(place) or target.lake.elsewhere(place).has_files():
-        return place
-    return f"{place[:-1]}[{place[-1]}]"
+    folder = spark_path(path)
+    if not is_on_store(folder) or is_glob(folder) or target.lake.elsewhere(folder).has_files():
+        return folder
+    return f"{folder[:-1]}[{folder[-1]}]"
 
 
 def limited(

@@ -126,8 +126,10 @@ def listed_files(path: str, options: Mapping[str, str], lake: Lake, *, after: st
         recursive=option_of(options, "recursivefilelookup") == "true",
         pattern=next((value for key, value in options.items() if key.lower() == "pathglobfilter"), None),
     )
-    place = source_path(path)
-    return _on_store(place, files, lake, after) if is_on_store(place) else Present(_on_disk(place, files))
+    address = source_path(path)
+    return (
+        _on_store(address, files, lake, after) if is_on_store(address) else Present(_on_disk(address, files))
+    )
 
 
 def missing_paths(paths: Iterable[str], lake: Lake) -> list[str]:
