@@ -117,8 +117,9 @@ class _Proxy:
         if method not in ("GET", "HEAD"):
             self._answers.clear()
         elif key in self._answers:
+            known = self._answers[key]
             await asyncio.sleep(self.seconds)
-            return self._answers[key]
+            return known
         answer = await asyncio.to_thread(self._forward, method, address, headers, body)
         if method in ("GET", "HEAD"):
             self._answers[key] = answer

@@ -71,6 +71,9 @@ class Context:
     def spark_options(self):
         return {}
 
+    def table_at(self, path):
+        return TableRef.at(path)
+
     def table(self, name):
 
         return TableRef.at("/tables/" + str(name))

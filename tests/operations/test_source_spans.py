@@ -17,6 +17,7 @@ from tidemill.connectors.files.span import files_span
 from tidemill.connectors.kafka.span import messages_span
 from tidemill.operations.replay.backfill_range import BackfillRange
 from tidemill.operations.replay.lookback import Lookback, lookback_of, period_around
+from tidemill.storage.lake import Lake
 from tidemill.text.durations import format_duration, parse_duration
 
 DAY = 24 * 3600 * 1000
@@ -68,11 +69,11 @@ def test_files_at_both_ends_are_read(tmp_path):
     for name in ("before", "first", "after"):
         (tmp_path / name).touch()
     logged = [SourceFile(file_address(str(tmp_path / name)), at, 0) for name, at in times.items()]
-    span = files_span(Feed("clicks", format=Raw()), logged, PERIOD)
+    span = files_span(Feed("clicks", format=Raw()), logged, PERIOD, Lake.at("/no lake"))
     assert [file.path.rsplit("/", 1)[1] for file in span.files or ()] == ["first", "last"]
     assert span.reads == "2 of 4 files of feed clicks"
     assert span.missing == ("1 file of feed clicks are missing: last.",)
-    empty = files_span(Feed("clicks", format=Raw()), logged[:1], PERIOD)
+    empty = files_span(Feed("clicks", format=Raw()), logged[:1], PERIOD, Lake.at("/no lake"))
     assert (empty.files, empty.is_empty, empty.is_part) == ((), True, True)
 
 
@@ -161,7 +162,7 @@ def table(tmp_path):
 
 def span_of(table, offset, period=PERIOD, **options):
     source = DeltaSource(path=str(table), options=options)
-    return table_span(source, SimpleNamespace(lake=None), offset, period)  # type: ignore[arg-type]
+    return table_span(source, Lake.at("/no lake"), offset, period)
 
 
 @pytest.mark.parametrize(
