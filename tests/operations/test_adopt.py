@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -235,13 +236,13 @@ class ByHand:
             str(self.table), rows, partition_by=list(partitions) or None, commit_properties=commit
         )
 
-    def adopt(self, *sinks, mode="append"):
+    def adopt(self, *sinks, mode="append", dry_run=True):
         source = FileSource(path="/in", format="json", schema="day STRING, id INT")
         query = QueryOptions(output_mode=mode)
         copied = Pipeline("shop").stream(source=source, sink=list(sinks), name="copied", query=query)(
             lambda rows: rows
         )
-        return adopt(copied, self.target, self.checkpoint, table=self.table, dry_run=True)
+        return adopt(copied, self.target, self.checkpoint, table=self.table, dry_run=dry_run)
 
 
 @pytest.fixture
@@ -290,3 +291,26 @@ def test_a_table_with_other_partitions_than_the_sink_is_not_adopted(by_hand):
         with raises("partitions-differ", by_hand.table, "DeltaAppend(partition_by=['day'])"):
             by_hand.adopt(sink)
     assert "after batch 3" in by_hand.adopt(DeltaAppend(partition_by=["day"])).what
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lake", ["folder", "store"])
+def test_a_query_on_s3_is_adopted_into_a_folder_and_into_a_bucket(by_hand, bucket, tmp_path, lake):
+    by_hand.write_table()
+    of_query = bucket.below(tmp_path.name)
+    for folder in (by_hand.checkpoint, by_hand.table):
+        for file in LocalStore(folder).walk():
+            of_query.create(f"{folder.name}/{file.key}", LocalStore(folder).read(file.key))
+    files = LocalStore(tmp_path / "lake") if lake == "folder" else of_query.below("lake")
+    by_hand.target = replace(by_hand.target, lake=Lake(files, access=bucket.settings))
+    by_hand.checkpoint, by_hand.table = f"{of_query}/checkpoint", f"{of_query}/table"
+
+    plan = by_hand.adopt(DeltaAppend(), dry_run=False)
+
+    name = StreamName("shop", "copied")
+    assert f"The table is copied from {of_query}/table to" in " ".join(plan.effects)
+    table = by_hand.target.lake.table(name)
+    assert table.dataset(table.open()).to_table().to_pylist() == [{"day": "2026-01-01", "id": 1}]
+    snapshot = StreamRecords(by_hand.target.lake, name).snapshot()
+    assert (snapshot.tail.query_id, snapshot.main_table.newest_batch) == (handmade.QUERY_ID, 3)
+    assert of_query.names("table"), "the original stays"

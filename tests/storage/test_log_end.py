@@ -2,10 +2,15 @@
 
 import json
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from tidemill.storage.delta_log import DeltaLog
+from tidemill.storage.local_store import LocalStore
 from tidemill.storage.log_end import log_end
+from tidemill.storage.object_store import ObjectStore
+from tidemill.storage.table_ref import TableRef
 
 METADATA = {"id": "table-1", "configuration": {"delta.appendOnly": "true"}}
 LAST = 3
@@ -71,3 +76,30 @@ def test_there_is_no_end_without_a_table(store):
 def test_there_is_no_end_without_a_checksum_file(log):
     log.store.delete([f"{log.folder}/{LAST:020d}.crc"])
     assert log_end(log) is None
+
+
+@pytest.mark.slow
+def test_the_newest_version_is_listed_after_the_last_checkpoint_on_a_store(bucket, tmp_path, monkeypatch):
+    for number in range(13):
+        write_deltalake(str(tmp_path / "table"), pa.table({"n": [number]}), mode="append")
+    DeltaTable(str(tmp_path / "table")).create_checkpoint()
+    write_deltalake(str(tmp_path / "table"), pa.table({"n": [13]}), mode="append")
+    store, files = bucket.below(tmp_path.name), LocalStore(tmp_path)
+    for file in files.walk("table/_delta_log"):
+        store.create(file.key, files.read(file.key))
+    listed, list_folder = [], ObjectStore.list
+
+    def noted(of, prefix="", *, after=""):
+        listed.append(after)
+        return list_folder(of, prefix, after=after)
+
+    monkeypatch.setattr(ObjectStore, "list", noted)
+
+    assert (
+        TableRef(store, "table").log.latest_version() == TableRef(files, "table").log.latest_version() == 13
+    )
+    assert listed == ["00000000000000000010.json"]
+    store.delete(["table/_delta_log/_last_checkpoint"])
+    assert TableRef(store, "table").log.latest_version() == 13
+    assert TableRef(store, "nothing").log.latest_version() is None
+    assert not TableRef(store, "nothing").exists()

@@ -26,6 +26,7 @@ from tidemill.checkpoint.format.source_log import (
 )
 from tidemill.checkpoint.format.state_files import StateFile
 from tidemill.checkpoint.tail import Tail
+from tidemill.storage.side_by_side import for_each
 from tidemill.storage.store import Store
 
 COPIES = "repairs"
@@ -255,15 +256,18 @@ class CheckpointWriter:
         files = self._files.walk(source_folder(name))
         if files:
             self.archive_source(to)
-        for file in files:
-            self._files.copy(file.key, file.key.replace(source_folder(name), source_folder(to), 1))
+        from_folder, to_folder = source_folder(name), source_folder(to)
+        for_each(
+            self._files,
+            lambda key: self._files.copy(key, key.replace(from_folder, to_folder, 1)),
+            [file.key for file in files],
+        )
 
     def archive_source(self, name: str) -> None:
         """Move what the checkpoint has of a source, except its offsets, to the copies."""
-        files = self._files.walk(source_folder(name))
-        for file in files:
-            self._copy_away(file.key)
-        self._files.delete([file.key for file in files])
+        keys = [file.key for file in self._files.walk(source_folder(name))]
+        for_each(self._files, self._copy_away, keys)
+        self._files.delete(keys)
 
     def _edit(self, folder: Folder, where: str, content: str) -> None:
         self._copy_away(where)
@@ -282,10 +286,10 @@ class CheckpointWriter:
         self._files.copy(where, where, self._copies)
 
     def _copy_files(self, other: Folder, to: Callable[[str], str | None]) -> None:
-        for item in other.walk():
-            target = to(item.key)
-            if item.kind == "file" and target is not None:
-                other.store.copy(item.key, target, self._files)
+        files = ((item.key, to(item.key)) for item in other.walk() if item.kind == "file")
+        copied = [(key, target) for key, target in files if target is not None]
+        slower = other.store if self._files.has_folders else self._files
+        for_each(slower, lambda pair: other.store.copy(pair[0], pair[1], self._files), copied)
 
     def _write_log(self, other: Folder, name: str, last: int) -> None:
         """Write the log of a file source up to an entry.

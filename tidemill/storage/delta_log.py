@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,8 +103,23 @@ class DeltaLog:
 
     def latest_version(self) -> int | None:
         """Return the newest version; None where there is no table."""
-        head = _head(self.store.names(self.folder))
+        # A listing has 1,000 names per request on a store, and a log may have tens of thousands.
+        first = 0 if self.store.has_folders else self.last_checkpoint()
+        head = self.files(first).head if first else _head(self.store.names(self.folder))
         return None if head < 0 else head
+
+    def last_checkpoint(self) -> int:
+        """Return the version from which on a reader needs the log; 0 where it is not known."""
+        version = self.object("_last_checkpoint").get("version")
+        return version if isinstance(version, int) else 0
+
+    def object(self, name: str) -> dict[str, Any]:
+        """Return an object of JSON in a file of the log; an empty one where it is missing or damaged."""
+        with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+            content = json.loads(self.store.read(f"{self.folder}/{name}"))
+            if isinstance(content, dict):
+                return content
+        return {}
 
     def commits(self, first: int, last: int | None = None) -> Iterator[Commit]:
         """Yield the commits from version `first` to `last` (the newest, if None), oldest first.

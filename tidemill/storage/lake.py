@@ -63,6 +63,18 @@ class Lake:
             )
         return ObjectStore.at(address, self.access)
 
+    def files_at(self, path: str) -> Store:
+        """Return the files below a folder, or below an address on S3.
+
+        Raises:
+            ConfigurationError: As `elsewhere` raises.
+        """
+        return (
+            self.elsewhere(path)
+            if scheme_of(path) in SCHEMES
+            else LocalStore(local_path(path, field="The folder"))
+        )
+
     def table_at(self, path: str) -> TableRef:
         """Return a table that no stream writes, by its folder or its address on S3.
 

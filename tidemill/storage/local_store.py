@@ -121,6 +121,10 @@ class LocalStore:
         for folder in folders:
             self._remove_empty(folder)
 
+    def has_files(self, prefix: str = "") -> bool:
+        """Return whether anything is in a folder."""
+        return bool(self.names(prefix))
+
     def delete_folder(self, folder: str) -> None:
         """Delete a folder with all that is below it, empty folders as well: Delta takes such for a table's log.
 

@@ -4,11 +4,8 @@ delta-rs replays the log from its last checkpoint on, which is dozens of request
 of the newest version has the table's id and the transactions of all writers (Delta protocol, "Version Checksum File").
 """
 
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from tidemill.storage.delta_log import DeltaLog
 
@@ -38,11 +35,11 @@ def log_end(log: DeltaLog, version: int | None = None) -> LogEnd | None:
         version: Its newest version, where that is known.
     """
     if version is None:
-        version = log.files(_last_checkpoint(log)).head
+        version = log.files(log.last_checkpoint()).head
     if version < 0:
         return None
     try:
-        checksum = _read(log, f"{version:020d}.crc")
+        checksum = log.object(f"{version:020d}.crc")
         # After a restore there may be one of another commit of the same number: Delta does not replace it.
         if checksum["txnId"] is None or checksum["txnId"] != _transaction_id(log, version):
             return None
@@ -56,21 +53,6 @@ def log_end(log: DeltaLog, version: int | None = None) -> LogEnd | None:
         return None
 
 
-def _last_checkpoint(log: DeltaLog) -> int:
-    """Return the version from which on a reader needs the log; 0 where it is not known."""
-    version = _read(log, "_last_checkpoint").get("version")
-    return version if isinstance(version, int) else 0
-
-
 def _transaction_id(log: DeltaLog, version: int) -> str | None:
     actions = log.iter_actions(version) or ()
     return next((action["commitInfo"].get("txnId") for action in actions if "commitInfo" in action), None)
-
-
-def _read(log: DeltaLog, name: str) -> dict[str, Any]:
-    """Return an object of JSON in a file of the log; an empty one where it is missing or damaged."""
-    with suppress(FileNotFoundError, NotADirectoryError, ValueError):
-        content = json.loads(log.store.read(f"{log.folder}/{name}"))
-        if isinstance(content, dict):
-            return content
-    return {}

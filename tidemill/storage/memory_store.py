@@ -65,6 +65,10 @@ class MemoryStore:
         for key in keys:
             self._files.pop(self._key(key), None)
 
+    def has_files(self, prefix: str = "") -> bool:
+        """Return whether there is a file below a folder."""
+        return bool(self.walk(prefix))
+
     def delete_folder(self, folder: str) -> None:
         """Delete a folder with all that is below it."""
         self.delete([entry.key for entry in self.walk(folder)])

@@ -9,7 +9,6 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,6 +18,7 @@ from uuid import uuid4
 
 from tidemill.errors import NOTHING_LOST, ConfigurationError, TransientError
 from tidemill.storage.s3_settings import S3Settings
+from tidemill.storage.side_by_side import for_each
 from tidemill.storage.store import ChangedError, Entry, Store, checked_key, one_level
 from tidemill.text.secret import revealed
 
@@ -35,8 +35,6 @@ _RETRY = timedelta(seconds=20)
 _RETRIES = 6
 # Larger files are sent in parts: a single PUT takes at most 5 GiB, and is repeated as a whole.
 _ONE_PUT = 64 << 20
-# How many files are asked for at a time.
-_THREADS = 32
 # Names a write in the metadata of its file, so that a repeated request recognizes the file of its first try.
 _WRITE = "tidemill-write"
 # `Path` makes `s3:/bucket` of `s3://bucket`.
@@ -165,13 +163,14 @@ class ObjectStore:
         with self._translated(prefix):
             return sorted(self._below(prefix, offset=self._key(after) if after else None))
 
-    def has_files(self) -> bool:
-        """Return whether there are any, by one request."""
+    def has_files(self, prefix: str = "") -> bool:
+        """Return whether there is an object below a prefix, by one request."""
         import obstore
 
-        with self._translated(""):
+        folder = self._folder(prefix)
+        with self._translated(prefix):
             return any(
-                True for part in obstore.list(self._client, self.prefix or None, chunk_size=1) for _ in part
+                True for part in obstore.list(self._client, folder or None, chunk_size=1) for _ in part
             )
 
     def entry(self, key: str) -> Entry | None:
@@ -188,12 +187,8 @@ class ObjectStore:
     def missing(self, keys: Iterable[str]) -> Sequence[str]:
         """Return those of some files that are not there: each is asked for, side by side."""
         asked = [*keys]
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="store") as pool:
-            return [
-                key
-                for key, is_there in zip(asked, pool.map(self._is_file, asked), strict=True)
-                if not is_there
-            ]
+        are_there = for_each(self, self._is_file, asked)
+        return [key for key, is_there in zip(asked, are_there, strict=True) if not is_there]
 
     def copy(self, source: str, to: str, into: Store | None = None) -> None:
         """Copy a file: in the store itself where the copy is in the same bucket."""

@@ -132,6 +132,10 @@ class Store(Protocol):
         """
         ...
 
+    def has_files(self, prefix: str = "") -> bool:
+        """Return whether anything is in a folder, without listing all of it."""
+        ...
+
     def delete_folder(self, folder: str) -> None:
         """Delete a folder with all that is below it; nothing happens where it is missing."""
         ...

@@ -62,7 +62,7 @@ class TableRef:
 
     def exists(self) -> bool:
         """Return whether anything is in its folder, such as the start of a table that a kill interrupted."""
-        return bool(self.store.names(self.key))
+        return self.store.has_files(self.key)
 
     def missing(self, paths: Iterable[str]) -> list[str]:
         """Return those of some data files that are not there.
@@ -99,7 +99,7 @@ class TableRef:
 
     def open(self, version: int | None = None) -> "DeltaTable | None":
         """Return its state of a version, the newest if None; None where there is no table."""
-        if not self.store.names(f"{self.key}/{_LOG}"):
+        if not self.store.has_files(f"{self.key}/{_LOG}"):
             return None
         from deltalake import DeltaTable  # a tenth of a second, which definitions do not have
         from deltalake.exceptions import TableNotFoundError

@@ -8,7 +8,6 @@ import errno
 import io
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from tidemill.checkpoint.format.errors import CheckpointFormatError, FileAbsentError
 from tidemill.checkpoint.format.logfile import batch_number
 from tidemill.storage.local_store import LocalStore, local_path
+from tidemill.storage.side_by_side import for_each
 from tidemill.storage.store import Entry, NotAFileError, OutsideError, Store
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ MAX_DEPTH = 8
 _BLOCK = 1 << 20
 # A start reads the newest entries of the logs several times.
 _KEPT_FILES, _KEPT_BYTES = 256, 64 << 10
-_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +170,7 @@ class Folder:
             with suppress(CheckpointFormatError):  # whoever reads it meets the same error
                 self.read_range(path, 0, _KEPT_BYTES)
 
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="checkpoint") as pool:
-            for _ in pool.map(keep, wanted):
-                pass
+        for_each(self.store, keep, wanted)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Return a part of a file, fewer bytes where it ends before; raises as `read` does, except for the size."""

@@ -1,6 +1,7 @@
 """`tidemill demo`: generate ad events and run the ads pipeline on them through Dagster, twice."""
 
 import os
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir, contextmanager, suppress
@@ -51,6 +52,10 @@ def demo(
         bool,
         typer.Option("--kafka", help="Send the events through a real Kafka broker that the demo starts."),
     ] = False,
+    lake: Annotated[
+        str | None,
+        typer.Option("--lake", metavar="LAKE", help="Another lake: a folder, or s3://bucket/prefix."),
+    ] = None,
 ) -> None:
     """Generate ad events and run the whole ads pipeline on them through Dagster, twice.
 
@@ -66,7 +71,7 @@ def demo(
 
     require_java()
     console = output_console(STREAMS_WIDTH)
-    project = _project(console)
+    project = _project(console, lake)
     root = project.config.parent
     steps = [] if root == Path.cwd() else [f"cd {os.path.relpath(root)}"]
     with (
@@ -79,8 +84,10 @@ def demo(
             if not _run(inputs, console):
                 raise typer.Exit(EXIT_PROBLEM)
     if not kafka:
-        steps += ["tidemill status", 'DAGSTER_HOME="$PWD/.tidemill/dagster" dagster dev']
-        console.print("The tables are in .tidemill/lake/tables. To see the result:", markup=False)
+        of_lake = "" if lake is None else f" --lake {shlex.quote(project.lake.uri)}"
+        steps += [f"tidemill status{of_lake}", 'DAGSTER_HOME="$PWD/.tidemill/dagster" dagster dev']
+        tables = ".tidemill/lake" if lake is None else project.lake.uri
+        console.print(f"The tables are in {tables}/tables. To see the result:", markup=False, soft_wrap=True)
         for step in steps:
             console.print(f"  {step}", markup=False, soft_wrap=True)
         if project.spark.mode == "local":
@@ -90,7 +97,7 @@ def demo(
             )
 
 
-def _project(console: "Console") -> "ResolvedTarget":
+def _project(console: "Console", lake: str | None) -> "ResolvedTarget":
     """Return the target `dev` of the project at or above the working directory that has the pipeline.
 
     A project in ./tidemill-demo is used, or written, where there is none.
@@ -99,14 +106,14 @@ def _project(console: "Console") -> "ResolvedTarget":
 
     with suppress(ConfigurationError):
         find_config(os.environ, Path.cwd())
-        target = resolve("dev")
+        target = resolve("dev", lake=lake)
         if any(entry.startswith(f"pipelines.{EXAMPLE}:") for entry in target.pipeline_entries):
             return target
     folder = Path(PROJECT)
     if not (folder / FILE_NAME).exists():
         write_project(folder, name=PROJECT, pipeline=None, example=True)
         console.print(f"Wrote a project with the pipeline {EXAMPLE} to [bold]{folder}[/].")
-    return resolve("dev", environ={**os.environ, "TIDEMILL_CONFIG": str(folder / FILE_NAME)})
+    return resolve("dev", lake=lake, environ={**os.environ, "TIDEMILL_CONFIG": str(folder / FILE_NAME)})
 
 
 @dataclass(slots=True)

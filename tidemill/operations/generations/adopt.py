@@ -28,6 +28,7 @@ from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import SinkTable, StreamRecords
 from tidemill.run.execute.query import pinned_confs
 from tidemill.storage.local_store import LocalStore
+from tidemill.storage.side_by_side import for_each
 from tidemill.storage.store import Store
 from tidemill.storage.table_ref import TableRef
 
@@ -41,7 +42,12 @@ _FIRST = 1
 
 
 def adopt(
-    stream: "Stream", target: "Target", checkpoint: Path, *, table: Path | None = None, dry_run: bool = False
+    stream: "Stream",
+    target: "Target",
+    checkpoint: str | Path,
+    *,
+    table: str | Path | None = None,
+    dry_run: bool = False,
 ) -> Change:
     """Continue a checkpoint and a table that plain Spark made, without a replay.
 
@@ -49,20 +55,23 @@ def adopt(
 
     Args:
         stream: A stream that has never run, declared as the query was.
-        checkpoint: The query's checkpoint, which is copied.
-        table: The query's table, which is moved; None where it is at the stream's location already.
+        checkpoint: The query's checkpoint, a folder or an address on S3; it is copied.
+        table: The query's table, a folder or an address on S3. Between folders it is moved, and else copied. None where
+            it is at the stream's location already.
 
     Raises:
         TerminalError: The stream has run, the checkpoint is not sound or has an unfinished batch, its sources are not
             those of the stream, or the table was not written by the query.
         LeaseHeldError: A run holds the stream's lease.
+        ConfigurationError: The target does not say how S3 is reached.
     """
     records = StreamRecords(target.lake, stream.name)
     with leased(records, KIND, dry_run=dry_run) as lease:
-        checkpoint, table = checkpoint.absolute(), table and table.absolute()
-        there = None if table is None else TableRef.at(table)
-        adopting = _Adopting(stream, target, records, LocalStore(checkpoint), there)
-        arguments = ADOPT.recorded(checkpoint=checkpoint, table=table)
+        lake = target.lake
+        files = lake.files_at(str(checkpoint))
+        there = None if table is None else lake.table_at(str(table))
+        adopting = _Adopting(stream, target, records, files, there)
+        arguments = ADOPT.recorded(checkpoint=files.uri(), table=there and there.uri)
         operation = unfinished(records, KIND, arguments)
         if operation is None or not operation.publishing:
             operation = ADOPT.begin(stream.name, arguments, adopting.decided())
@@ -106,7 +115,7 @@ class _Adopting:
             there, here = table.table, self.records.table()
             effects.append(
                 f"The table is moved from {there} to {here}."
-                if isinstance(here.store, LocalStore)
+                if _is_moved(there, here)
                 else f"The table is copied from {there} to {here}; the original stays."
             )
         effects.append("The query must not be started again: it and the stream would write the same batches.")
@@ -121,15 +130,21 @@ class _Adopting:
         source, table = self.table, self.records.table()
         if source is None or source.uri == table.uri or not source.exists():  # moved before a kill
             return
-        if isinstance(table.store, LocalStore):
+        if _is_moved(source, table):
             to = Path(table.uri)
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(source.uri, to)
             return
         files = [entry.key.removeprefix(f"{source.key}/") for entry in source.store.walk(source.key)]
         # The log comes last, and its versions in their order: a copy that is interrupted is no table, or an older one.
-        for name in sorted(files, key=lambda name: (name.startswith(f"{source.log.name}/"), name)):
+        of_log = {name for name in files if name.startswith(f"{source.log.name}/")}
+
+        def copied(name: str) -> None:
             source.store.copy(f"{source.key}/{name}", f"{table.key}/{name}", table.store)
+
+        for_each(table.store, copied, [name for name in files if name not in of_log])
+        for name in sorted(of_log):
+            copied(name)
 
     def _checked_tail(self) -> Tail:
         here = self.records.checkpoint(_FIRST)
@@ -248,6 +263,11 @@ class _Adopting:
         return TerminalError(what, stream=self.stream.name, fix=fix, code=code)
 
 
+def _is_moved(there: TableRef, here: TableRef) -> bool:
+    """Return whether a table is moved: both are folders of a file system."""
+    return isinstance(there.store, LocalStore) and isinstance(here.store, LocalStore)
+
+
 def _last(tail: Tail) -> int:
     return -1 if tail.latest_commit is None else tail.latest_commit.batch_id
 
@@ -259,15 +279,13 @@ ADOPT = OperationSpec(
     arguments=(
         Argument(
             name="checkpoint",
-            help="The checkpoint of the query, which is copied.",
-            kind=Path,
+            help="The checkpoint of the query, a folder or s3://..., which is copied.",
             metavar="DIR",
             required=True,
         ),
         Argument(
             name="table",
-            help="The table of the query, which is moved. Leave it out if the table is already in place.",
-            kind=Path,
+            help="The table of the query, a folder or s3://.... Leave it out if the table is already in place.",
             metavar="DIR",
         ),
     ),
