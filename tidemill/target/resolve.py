@@ -122,6 +122,9 @@ class ResolvedTarget(Target):
         elif self.default_binding is not None:
             values["feeds"] = str(self.default_binding / "<feed>")
         values |= {f"feeds.{feed}": str(binding) for feed, binding in self.feeds.items()}
+        if self.catalog is not None:
+            values["catalog"] = self.catalog.catalog
+            values["schema"] = self.catalog.schema or "<pipeline>"
         values |= dict(shown("spark", self.spark))
         if isinstance(self.lake.store, ObjectStore):
             values |= dict(shown("store", self.lake.store.settings))
@@ -206,6 +209,7 @@ def resolve(
         databases=entry.databases,
         feeds=feeds,
         default_binding=default_binding,
+        catalog=entry.catalog,
         origins={**origins, "pipelines": FILE_NAME},
     )
     if entry.spark.mode != "warm":

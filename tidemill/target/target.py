@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 from tidemill.errors import ConfigurationError
 from tidemill.storage.lake import Lake
+from tidemill.target.catalog import CatalogSettings
 from tidemill.target.postgres import PostgresDatabase
 from tidemill.text.names import valid_feed_name
 from tidemill.text.secret import Secret, is_secret, revealed
@@ -179,6 +180,7 @@ class Target:
         feeds: Feeds that are bound one by one.
         default_binding: The binding of all other feeds: a folder with one folder per feed, or a cluster with
             one topic per feed; None where a feed without a binding is an error.
+        catalog: The catalog in which the tables of streams are registered; None where there is none.
     """
 
     name: str
@@ -187,6 +189,7 @@ class Target:
     databases: Mapping[str, PostgresDatabase] = field(default_factory=dict)
     feeds: Mapping[str, Binding] = field(default_factory=dict)
     default_binding: Path | KafkaCluster | None = None
+    catalog: CatalogSettings | None = None
 
     def binding(self, feed: str) -> Binding:
         """Return the folder or topic that a feed is bound to.

@@ -25,7 +25,7 @@ from tidemill.operations.generations.starting_positions import ends_now, named
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.text.names import QUARANTINE
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import OffsetEntry

@@ -34,7 +34,7 @@ from tidemill.operations.quarantine.replay_plan import Replay, Verdict, effects_
 from tidemill.operations.quarantine.replayed_rows import held, validated, verdict_of, write_output
 from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE, has_quarantine, with_kind
+from tidemill.run.batch.quarantine import has_quarantine, with_kind
 from tidemill.run.decide.preconditions import check_records
 from tidemill.run.execute import query
 from tidemill.run.pause_points import pause_point
@@ -44,7 +44,7 @@ from tidemill.run.tables.new_readers import starting_points
 from tidemill.run.tables.schemas import schemas_of
 from tidemill.run.tables.versions import current_versions
 from tidemill.storage.table_ref import TableRef
-from tidemill.text.names import MAIN_SINK
+from tidemill.text.names import MAIN_SINK, QUARANTINE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,8 +25,8 @@ from tidemill.operations.replay.planned_batch import plan_first_batch, plan_flus
 from tidemill.operations.replay.range_tables import RangeTables
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import Snapshot
-from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.text.durations import parse_duration
+from tidemill.text.names import QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

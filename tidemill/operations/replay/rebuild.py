@@ -34,8 +34,8 @@ from tidemill.operations.replay.range_origins import missing_in_sources
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.execute.progress import Live
+from tidemill.text.names import QUARANTINE
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
