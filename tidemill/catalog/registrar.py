@@ -68,6 +68,11 @@ class Registrar:
         return cls(stream, records, spark, check_lease, names) if names else None
 
     @property
+    def tables(self) -> Mapping[str, Registration]:
+        """What the catalog said, by sink."""
+        return self._asked
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with the registrations, in sentences."""
         return tuple(one.detail for one in self._asked.values() if one.detail)

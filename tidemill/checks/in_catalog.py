@@ -27,7 +27,10 @@ def in_catalog(context: "CheckContext") -> CheckResult:
         for sink, name in names.items()
         if sink not in known and records.table(sink).log.latest_version() is not None
     ]
-    sentences = [*(one.detail for one in known.values() if one.detail), *map(_missing(context), missing)]
+    sentences = [one.detail for one in known.values() if one.detail]
+    sentences += [
+        f"{name} is not registered yet. Fix: tidemill register {context.stream.name}" for name in missing
+    ]
     return CheckResult(
         name=NAME,
         passed=not wrong and not missing,
@@ -35,7 +38,3 @@ def in_catalog(context: "CheckContext") -> CheckResult:
         summary="\n".join(sentences) or f"The catalog has {pluralize(len(known), 'table')} of the stream.",
         numbers={"registered": len(known) - len(wrong), "not_in_order": len(wrong) + len(missing)},
     )
-
-
-def _missing(context: "CheckContext"):
-    return lambda name: f"{name} is not registered yet. Fix: tidemill register {context.stream.name}"

@@ -71,7 +71,8 @@ def status(flags: StreamFlags) -> None:
 
     Neither Spark nor Dagster is started.
 
-    Exit status: 0, 1 if a stream failed or is corrupt or a catalog has its name for another table, 2 if the settings or definitions are wrong.
+    Exit status: 0, 1 if a stream failed or is corrupt, or its name in a catalog leads elsewhere, 2 if the settings or
+    definitions are wrong.
     """
     from tidemill.run.decide.status import statuses_of
 
@@ -95,8 +96,8 @@ def _item(status: "Status") -> dict[str, Any]:
 
     `backlog` counts the unread files, messages and table versions of all sources that trigger the stream; it is
     null where a source could not be read. `polls` has a sentence per source that cannot be counted. `sinks` has those
-    that are no tables; their `last_batch` is what the last check `exactly_once` has seen there. `catalog` has the tables
-    that a catalog has, as it said when a run last asked it.
+    that are no tables; their `last_batch` is what the last check `exactly_once` has seen there. `catalog` has what a
+    catalog said about its tables when a run last asked it.
     """
     return {
         "stream": status.stream,

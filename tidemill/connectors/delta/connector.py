@@ -5,12 +5,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import SourceOffset
-from tidemill.connectors.answers import SOURCE, TABLE_NAME, Expiry, ExternalData, Period, SourceSpan, Start
+from tidemill.connectors.answers import (
+    SOURCE,
+    TABLE_NAME,
+    Continuation,
+    Expiry,
+    ExternalData,
+    Period,
+    SourceSpan,
+    Start,
+)
 from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.connector import Binding, Connector, Reading, SourceContext
 from tidemill.connectors.delta.backlog import TableReading, waiting_versions
 from tidemill.connectors.delta.first_version import first_version
-from tidemill.connectors.delta.location import located_table, table_of
+from tidemill.connectors.delta.location import located_table, table_at, table_of
 from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.connectors.delta.retention import table_expiry
 from tidemill.connectors.delta.rows import newest_in_versions, rows_of_versions, whole_versions
@@ -21,6 +30,7 @@ from tidemill.connectors.external_keys import catalog_key, folder_key
 from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, StreamTable
 from tidemill.errors import TerminalError
+from tidemill.storage.locations import is_same_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,6 +60,36 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
     def describe_binding(self, binding: Binding) -> str:
         """Return the table of a catalog and its location."""
         return f"{binding['table']} at {binding['location']}"
+
+    def difference(self, source: DeltaSource | StreamTable, recorded: Binding, now: Binding) -> str | None:
+        """Return how a table of a catalog differs, by its location: its name is only how it was found."""
+        if "location" in recorded and is_same_location(recorded["location"], now["location"]):
+            return None
+        return self.changed(recorded, now)
+
+    def continuation(
+        self, source: DeltaSource | StreamTable, reading: Reading, now: Binding, *, from_beginning: bool
+    ) -> Continuation | None:
+        """Return that a table continues at its new location, where it is the same table with the same commits."""
+        at, table = DeltaPosition.of(reading.offset), table_at(now["location"], reading.target.lake)
+        if from_beginning or at is None or reading.offset is None:
+            return None
+        opened = table.open()
+        if opened is None or str(opened.metadata().id) != at.reservoir_id:
+            return None
+        if opened.version() + 1 < at.version:
+            raise TerminalError(
+                f"the table at {now['location']} ends at version {opened.version()}, and its source {reading.name!r} "
+                f"has read up to version {at.version - 1}: it is an older copy.",
+                fix="copy the table with all of its versions.",
+                code="rebind-not-possible",
+            )
+        return Continuation(
+            effects=(
+                f"It is the same table (id {at.reservoir_id}): reading continues at version {at.version}.",
+            ),
+            offset=reading.offset.raw,
+        )
 
     def first_version(
         self, source: DeltaSource | StreamTable, lake: "Lake", recorded: int | None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
 
+from tidemill.catalog.sources import located
 from tidemill.checkpoint import SourceFile
 from tidemill.checkpoint.format.source_log import LogEntry
 from tidemill.checkpoint.write import CheckpointWriter
@@ -69,6 +70,7 @@ def reset(
     records = StreamRecords(target.lake, stream.name)
     with leased(records, KIND, dry_run=dry_run) as lease:
         snapshot = records.snapshot()
+        stream = located(stream, snapshot.sources)
         arguments = RESET.recorded(
             start=start, table=table, allow_doubled=allow_doubled, allow_skipped=allow_skipped
         )

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from tidemill.catalog.sources import located
 from tidemill.connectors.connector import SourceContext
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, SinkBatch
 from tidemill.errors import TerminalError, TidemillError
@@ -96,6 +97,7 @@ def replay_quarantine(
         if operation is None and (snapshot.manifest is None or records.table(QUARANTINE).open() is None):
             return Replay.of(stream.name, Verdict(by_rule={}))
         with _translated(stream), ExitStack() as sessions:
+            stream = located(stream, snapshot.sources)
             replaying = _Replaying(stream, target, engine, snapshot, sessions)
             if operation is None:
                 check_records(stream, snapshot)

@@ -132,6 +132,10 @@ class StreamRun:
         return self.decision.snapshot
 
     @property
+    def _registrar(self) -> Registrar | None:
+        return None if self._queries is None else self._queries.registrar
+
+    @property
     def _checkpoint(self) -> "Store":
         return self._snapshot.checkpoint
 
@@ -331,8 +335,7 @@ class StreamRun:
     def _warnings(self, batches: tuple[BatchRecord, ...]) -> tuple[str, ...]:
         """Return what the stream's author may not expect, one sentence each."""
         decision = replace(self.decision, manifest=self._recorder.manifest)
-        registrar = None if self._queries is None else self._queries.registrar
-        known = (*decision.warnings, *(() if registrar is None else registrar.warnings))
+        known = (*decision.warnings, *(() if self._registrar is None else self._registrar.warnings))
         ignored = sum(batch.rows_ignored or 0 for batch in batches)
         if not ignored or self.stream.query.output_mode != "update":
             return known
@@ -370,4 +373,5 @@ class StreamRun:
             warnings=self._warnings(batches),
             lineage={} if self._queries is None else self._queries.lineage,
             observations={} if self._queries is None else self._queries.observations,
+            catalog={} if self._registrar is None else self._registrar.tables,
         )
