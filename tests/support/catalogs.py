@@ -39,6 +39,10 @@ class Catalog:
     confs: dict[str, str] = field(default_factory=dict)
 
     @property
+    def catalog(self):
+        return SimpleNamespace(databaseExists=lambda _name: True)
+
+    @property
     def conf(self):
         return SimpleNamespace(get=lambda name, default=None: self.confs.get(name, default))
 

@@ -94,7 +94,8 @@ def write_comments(spark: "SparkSession", table: "TableRef", comments: Comments)
         for name, comment in comments.columns.items()
         if name in present and present[name] != comment
     ]
-    statements += [f"ALTER TABLE {table.sql} ALTER COLUMN {change}" for change in changed]
+    if changed:  # of all columns at once: each statement is a commit
+        statements.append(f"ALTER TABLE {table.sql} ALTER COLUMN {', '.join(changed)}")
     for statement in statements:
         spark.sql(statement)
     return True

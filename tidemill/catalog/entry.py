@@ -1,9 +1,8 @@
 """What a catalog says about a name, as Spark reports it: of any catalog that Spark is configured with."""
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
-
-from tidemill.text.names import sql_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 
 SESSION_CATALOG = "spark_catalog"
 """Spark's own catalog: a Hive metastore, or a catalog in memory that ends with Spark."""
+_CREATING = Lock()
 _DETAILS = "# Detailed Table Information"
 _NO_TABLE = frozenset({"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "NO_SUCH_DATABASE_EXCEPTION"})
 # Of a name whose table cannot be opened at its location, such as one whose folder was moved.
@@ -109,5 +109,10 @@ def forgets_tables(spark: "SparkSession", name: "CatalogName") -> bool:
 
 
 def create_schema(spark: "SparkSession", name: "CatalogName") -> None:
-    """Create the schema of a name where it does not exist."""
-    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {sql_identifier(name.catalog)}.{sql_identifier(name.schema)}")
+    """Create the schema of a name where it does not exist.
+
+    A Hive metastore logs an error with its stack where a schema exists, so it is asked first, by one stream at a time.
+    """
+    with _CREATING:
+        if not spark.catalog.databaseExists(name.sql_schema):
+            spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name.sql_schema}")
