@@ -1,4 +1,4 @@
-"""The check `in_catalog`: a catalog has the tables of a stream at their locations, as the last run was told."""
+"""The check `in_catalog`: a catalog has the tables of a stream at their locations, as it said to the last run."""
 
 from typing import TYPE_CHECKING
 

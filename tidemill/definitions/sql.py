@@ -118,7 +118,7 @@ def _keys(source: object) -> dict[str, str]:
 
 
 def _renamed(text: str, keys: Mapping[str, str]) -> str:
-    """Return a text with the keys in place of the names of tables, also where they qualify a column."""
+    """Return SQL with the keys in place of the names of tables, also where they qualify a column."""
     tokens = [token for token in _TOKEN.finditer(text) if token["comment"] is None]
     renamed, end, at = "", 0, 0
     while at < len(tokens):

@@ -142,7 +142,7 @@ def _parse_tables(query: str, what: str) -> list[str]:
 
 
 def unpinned(what: str, table: str) -> str:
-    """Return that a text reads a table that is not declared as a source, as a sentence."""
+    """Return that a query reads a table that is not declared as a source, as a sentence."""
     return (
         f"{what} reads the table {table!r}, whose version no run would pin: declare it as a source, such as "
         'customers.static(), or DeltaSource(table="catalog.schema.name") for a table of a catalog.'
