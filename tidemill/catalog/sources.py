@@ -15,7 +15,7 @@ from tidemill.catalog.managed_commits import refuse_managed_commits
 from tidemill.connectors.delta.location import table_at
 from tidemill.connectors.registry import connector_of
 from tidemill.connectors.source_record import SourceRecord
-from tidemill.errors import TerminalError
+from tidemill.errors import TerminalError, TransientError
 from tidemill.storage.locations import is_same_location, spelled
 from tidemill.text.catalog_name import CatalogName
 
@@ -69,6 +69,7 @@ def resolved_tables(
     """Return a stream with the locations that catalogs have for its sources, and the records of its sources with them.
 
     Raises:
+        TransientError: A catalog does not answer.
         TerminalError: A catalog has no such table, or another location than the recorded one, or the table is no Delta
             table, or a catalog manages its commits.
     """
@@ -113,15 +114,17 @@ def location_of(stream: "Stream", name: str, table: CatalogName, spark: "SparkSe
         spark: The session that the catalog is asked by.
 
     Raises:
+        TransientError: The catalog does not answer.
         TerminalError: There is no such table, or it is no Delta table.
     """
     try:
         entry = entry_of(spark, table)
     except Exception as error:
-        raise TerminalError(
+        raise TransientError(
             f"its source {name!r} reads {table}, and the catalog did not answer for it: {reason_of(error)}.",
             stream=stream.name,
-            fix="configure the catalog in [targets.<name>.spark.conf], and check the permissions of this user.",
+            fix="Run it again; if it stays so, configure the catalog in [targets.<name>.spark.conf], and check the "
+            "permissions of this user.",
             code="catalog-not-readable",
         ) from error
     if entry is None:
