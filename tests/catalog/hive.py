@@ -1,4 +1,4 @@
-"""Streams over a Hive metastore in a Spark of their own: `python -m tests.catalog.hive FOLDER PART [warm]`.
+"""Streams over a Hive metastore in a Spark of their own: `python -m tests.catalog.hive FOLDER PART WHERE`.
 
 The metastore is Spark's own, with an embedded Derby. The Spark of the other tests has none, and a process has one.
 What the runs did is printed as `RESULT <JSON>`, for the tests to compare.
@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 from tests.support.catalogs import comments_in
+from tests.support.lakes import bucket
 from tests.support.small import SMALL
 from tidemill import DeltaAppend, DeltaSource, Feed, Json, Pipeline
 from tidemill.engines.engine import SparkEngine
@@ -46,10 +47,11 @@ def confs(folder: Path) -> dict[str, str]:
     }
 
 
-def settings(folder: Path, *, warm: bool) -> SparkSettings:
-    """Return the settings of that Spark."""
-    small = {"driver_memory": "1g", "shuffle_partitions": 2, "conf": confs(folder)}
-    if not warm:
+def settings(folder: Path, where: str) -> SparkSettings:
+    """Return the settings of that Spark: `local`, on a `warm` server, or with a lake on `s3`."""
+    lake = bucket() if where == "s3" else None
+    small = {"driver_memory": "1g", "shuffle_partitions": 2, "conf": confs(folder), "lake": lake}
+    if where != "warm":
         return SparkSettings(master="local[2]", **small)
     from tidemill.target.server_home import ServerHome
 
@@ -63,15 +65,16 @@ class Runs:
     """The lake, the metastore, and what is asked of them.
 
     Args:
-        folder: An empty folder; its name has a space and a character that an address escapes.
+        folder: An empty folder.
+        where: Where Spark and the lake are.
     """
 
-    def __init__(self, folder: Path, *, warm: bool) -> None:
+    def __init__(self, folder: Path, where: str) -> None:
         self.folder = folder
         self.scratch = Scratch(
-            lake=Lake.at(folder / "a lake"),
+            lake=Lake(bucket().below("shop")) if where == "s3" else Lake.at(folder / "a lake"),
             landing=folder / "landing",
-            engine=SparkEngine(settings(folder, warm=warm)),
+            engine=SparkEngine(settings(folder, where)),
             catalog=CatalogSettings(CATALOG, "shop"),
         )
 
@@ -131,11 +134,19 @@ def views_of(pipeline: Pipeline):
     )
     def views(events):
         """Every view, it's said."""
-        return events.withColumn(
-            "twice", (F.col("n") * 2).alias("twice", metadata={"comment": "Two times n."})
-        )
+        return events.select("*", (F.col("n") * 2).alias("twice", metadata={"comment": "Two times n."}))
 
     return views
+
+
+def reader_of(pipeline: Pipeline, views):
+    """Declare a stream that reads its new rows."""
+
+    @pipeline.stream(source={"views": views}, sink=DeltaAppend(), name="reader")
+    def reader(views):
+        return views.select("id")
+
+    return reader
 
 
 def renamed_source_of(views):
@@ -151,17 +162,22 @@ def renamed_source_of(views):
 
 def tables(runs: Runs) -> dict:
     """Register three tables, drop one and move one, and change the stream by operations."""
-    views = views_of(Pipeline("shop"))
+    shop = Pipeline("shop")
+    views = views_of(shop)
+    reader = reader_of(shop, views)
     facts = {"first": runs.run(views, {"id": "a", "n": 1}, {"id": "b", "n": 0})}
     facts["after_first"] = runs.by_name(views)
     version = runs.version(views)
     facts["second"] = runs.run(views, {"id": "c", "n": 3})
     facts["commits_of_second"] = runs.version(views) - version
+    facts["reader"] = [runs.run(reader)]
 
     runs.sql(f"DROP TABLE {CATALOG}.extra.views_copy")
     facts["idle"] = runs.run(views)
     facts["dropped"] = runs.run(views, {"id": "d", "n": 4})
     facts["dropped_states"] = runs.states(views)
+    runs.sql(f"ALTER TABLE {CATALOG}.shop.views ALTER COLUMN id COMMENT 'Of somebody else.'")
+    facts["reader"].append(runs.run(reader))
 
     name = f"{CATALOG}.shop.views"
     runs.take(name)
@@ -169,6 +185,8 @@ def tables(runs: Runs) -> dict:
     facts["moved_states"], facts["left"] = runs.states(views), runs.sql(f"SELECT id FROM {name}")
     runs.sql(f"DROP TABLE {name}")
     target, engine = runs.scratch.target, runs.scratch.engine
+    facts["reader"].append(runs.run(reader))
+    facts["read"] = sorted(row[0] for row in runs.scratch.rows(reader, "id").elements())
     facts["registered"] = register(views, target, engine).outcome
     facts["registered_states"] = runs.states(views)
 
@@ -244,8 +262,8 @@ def refused(runs, shop, table):
 
 def main() -> None:
     """Do the runs."""
-    folder, part, *how = sys.argv[1:]
-    runs = Runs(Path(folder), warm="warm" in how)
+    folder, part, where = sys.argv[1:]
+    runs = Runs(Path(folder), where)
     try:
         facts = {"names": names, "tables": tables}[part](runs)
     finally:

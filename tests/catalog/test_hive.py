@@ -6,6 +6,7 @@ The runs are in a process of their own (hive.py), because its Spark has a metast
 import pytest
 
 from tests.catalog import hive
+from tests.servers.object_store import object_store
 from tests.support.script_result import script_result
 from tidemill.catalog.comments import OWN_COLUMNS, QUARANTINE_COLUMNS
 
@@ -19,8 +20,8 @@ GOOD = {"outcome": "updated", "code": None, "warnings": []}
 WARM = pytest.param("warm", marks=pytest.mark.campaign)
 
 
-def runs(part, folder, *how):
-    return script_result(hive.__file__, folder, part, *how)
+def runs(part, folder, where, **environment):
+    return script_result(hive.__file__, folder, part, where, **environment)
 
 
 @pytest.fixture(scope="module", params=["local", WARM])
@@ -28,9 +29,13 @@ def names(request, tmp_path_factory):
     return runs("names", tmp_path_factory.mktemp("hive") / "hive", request.param)
 
 
-@pytest.fixture(scope="module", params=["local", WARM])
+@pytest.fixture(scope="module", params=["local", WARM, pytest.param("s3", marks=pytest.mark.campaign)])
 def tables(request, tmp_path_factory):
-    return runs("tables", tmp_path_factory.mktemp("hive") / "hive", request.param)
+    folder = tmp_path_factory.mktemp("hive") / "hive"
+    if request.param != "s3":
+        return runs("tables", folder, request.param)
+    with object_store() as server:
+        return runs("tables", folder, "s3", TEST_STORE_AT=server.endpoint)
 
 
 def failed(code):
@@ -102,6 +107,12 @@ def test_a_name_of_somebody_else_stays_theirs_until_they_drop_it(tables):
     assert tables["moved_states"] == {COPY: "registered", VIEWS: "moved", REFUSED: "registered"}
     assert tables["left"] == [["theirs"]]
     assert tables["registered_states"] == dict.fromkeys((COPY, VIEWS, REFUSED), "registered")
+
+
+@pytest.mark.campaign
+def test_a_reader_passes_commits_that_only_change_comments(tables):
+    assert tables["reader"] == [GOOD, GOOD, GOOD]
+    assert tables["read"] == ["a", "c", "d", "e"]
 
 
 @pytest.mark.campaign
