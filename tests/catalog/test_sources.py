@@ -1,10 +1,12 @@
 """Sources that name a table of a catalog: decided without Spark at the recorded location, over a catalog in a dict."""
 
 import json
+import shutil
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from tests.support.catalogs import Catalog
 from tests.support.raising import raises
@@ -13,7 +15,10 @@ from tidemill.catalog.managed_commits import managing_feature
 from tidemill.catalog.sources import located, resolved_tables
 from tidemill.checkpoint import read_tail_or_empty
 from tidemill.connectors.backlog import Backlog
+from tidemill.connectors.registry import connector_of
 from tidemill.connectors.source_record import SourceRecord
+from tidemill.definitions.code_version import code_version
+from tidemill.operations.edits.rebind import rebind
 from tidemill.operations.generations.reset import reset
 from tidemill.records.manifest import first_manifest
 from tidemill.records.stream_records import StreamRecords
@@ -153,26 +158,102 @@ def test_other_tables_are_not_managed(catalog, lake, tmp_path):
     assert lake.uri
 
 
-def test_an_operation_that_needs_an_unknown_location_says_so(target, lake, tmp_path):
+def has_read(lake, table_id, version, **record):
+    """Write what a run leaves behind that has read the versions of a table before one."""
     records = StreamRecords(lake, copied.name)
-    records.write_manifest(first_manifest({"events": SourceRecord(kind="delta")}).with_active(query_id=QUERY))
-    checkpoint = tmp_path / "lake/checkpoints/shop/copied/1"
-    offset = {
-        "sourceVersion": 1,
-        "reservoirId": "t",
-        "reservoirVersion": 1,
-        "index": -1,
-        "isStartingVersion": False,
-    }
-    for name, content in {
-        "metadata": json.dumps({"id": QUERY}),
-        "offsets/0": f'v2\n{{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{{}}}}\nevents:{json.dumps(offset)}',
-        "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
-    }.items():
-        (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkpoint / name).write_text(content)
+    manifest = first_manifest({"events": SourceRecord(kind="delta", **record)})
+    records.write_manifest(manifest.with_active(query_id=QUERY))
+    checkpoint = records.checkpoint(1)
+    fields = {"reservoirId": table_id, "reservoirVersion": version, "index": -1, "isStartingVersion": False}
+    offset = json.dumps({"sourceVersion": 1, **fields})
+    head = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
+    checkpoint.create("metadata", json.dumps({"id": QUERY}).encode())
+    checkpoint.create("offsets/0", f"v2\n{head}\nevents:{offset}".encode())
+    checkpoint.create("commits/0", b'v1\n{"nextBatchWatermarkMs":0}')
+    return records
+
+
+def test_an_operation_that_needs_an_unknown_location_says_so(target, lake):
+    has_read(lake, "t", 1)
     with raises("catalog-location-unknown", "main.raw.events"):
         reset(copied, target, None, start="now", table="keep", dry_run=True)
+
+
+def test_an_operation_reads_the_table_at_its_recorded_location(target, lake, tmp_path):
+    write_deltalake(tmp_path / "events", pa.table({"n": [1]}))
+    binding = {"kind": "delta", "table": "main.raw.events", "location": str(tmp_path / "events")}
+    has_read(lake, "t", 0, binding=binding)
+    change = reset(copied, target, None, start="now", table="keep", dry_run=True)
+    assert "Never read: versions 0 to 0 of Delta table main.raw.events (append)." in change.effects
+
+
+@pytest.fixture
+def moved(catalog, lake, tmp_path):
+    """The table of `copied` was read up to version 2, and the catalog has it in another folder now."""
+    write_deltalake(tmp_path / "events", pa.table({"n": [2]}), mode="append")
+    table_id = str(DeltaTable(tmp_path / "events").metadata().id)
+    binding = {"kind": "delta", "table": "main.raw.events", "location": str(tmp_path / "events")}
+    records = has_read(lake, table_id, 2, binding=binding)
+    catalog.tables["main.raw.events"] = str(tmp_path / "elsewhere")
+    return SimpleNamespace(
+        records=records,
+        engine=SimpleNamespace(new=lambda: catalog, close=lambda _session: None),
+        before=tmp_path / "events",
+        now=tmp_path / "elsewhere",
+    )
+
+
+def binding_of(moved):
+    return moved.records.manifest().active.sources["events"].binding
+
+
+def test_the_same_table_in_another_folder_is_continued_by_rebind(moved, target):
+    shutil.copytree(moved.before, moved.now)
+    planned = rebind(copied, target, "events", engine=moved.engine, dry_run=True)
+    assert f"moves from main.raw.events at {moved.before} to main.raw.events at {moved.now}" in planned.what
+    assert "reading continues at version 2" in planned.effects[0]
+    assert binding_of(moved)["location"] == str(moved.before)
+    rebind(copied, target, "events", engine=moved.engine)
+    assert binding_of(moved)["location"] == str(moved.now)
+    with raises("nothing-to-change"):
+        rebind(copied, target, "events", engine=moved.engine)
+
+
+def test_another_table_and_an_older_copy_are_not_continued(moved, target):
+    write_deltalake(moved.now, pa.table({"n": [1]}))
+    with raises("rebind-not-possible", moved.now, "--from-beginning"):
+        rebind(copied, target, "events", engine=moved.engine)
+    shutil.rmtree(moved.now)
+    shutil.copytree(moved.before, moved.now)
+    (moved.now / "_delta_log" / f"{1:020d}.json").unlink()
+    with raises("rebind-not-possible", "ends at version 0", "older copy"):
+        rebind(copied, target, "events", engine=moved.engine)
+    assert binding_of(moved)["location"] == str(moved.before)
+
+
+def test_a_table_on_another_store_is_refused(catalog, lake):
+    catalog.tables["main.raw.events"] = "s3://bucket/events"
+    with raises("store-not-supported", "s3a://bucket/events"):
+        resolved(copied, catalog, lake)
+
+
+def test_an_asset_of_the_table_has_its_name():
+    [data] = connector_of(EVENTS).external(EVENTS, None)
+    assert data.path == ("delta", "main.raw.events")
+    assert data.metadata["dagster/table_name"] == "main.raw.events"
+
+
+def test_a_source_by_path_has_the_code_version_that_it_had():
+    def version(**where):
+        stream = Pipeline("shop").stream(source=DeltaSource(**where), sink=DeltaAppend(), name="v")(as_it_is)
+        return code_version(stream)
+
+    assert version(path="/a") == "5fdd4261aa6c"
+    assert len({version(path="/a"), version(path="/b"), version(table="a.b.c"), version(table="a.b.d")}) == 4
+
+
+def as_it_is(rows):
+    return rows
 
 
 @pytest.mark.parametrize(
