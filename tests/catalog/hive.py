@@ -19,11 +19,14 @@ from tests.support.lakes import bucket
 from tests.support.small import SMALL
 from tidemill import DeltaAppend, DeltaSource, Feed, Json, Pipeline
 from tidemill.engines.engine import SparkEngine
+from tidemill.errors import TidemillError
+from tidemill.operations.edits.code_changes import code_changes as plan_code
 from tidemill.operations.edits.rebind import rebind
 from tidemill.operations.edits.rename_source import rename_source
 from tidemill.operations.generations.reset import reset
 from tidemill.operations.housekeeping.prune import prune
 from tidemill.operations.housekeeping.register import register
+from tidemill.operations.replay.backfill import backfill
 from tidemill.operations.replay.rebuild import rebuild
 from tidemill.records.stream_records import StreamRecords
 from tidemill.run.spark.engine import session_of
@@ -260,12 +263,49 @@ def refused(runs, shop, table):
     return runs.run(stream)
 
 
+def again(runs: Runs) -> dict:
+    """Compute a stream again that reads a table by its name, before and after the name leads to another table."""
+    name, first, second = f"{CATALOG}.raw.days", runs.folder / "first", runs.folder / "second"
+    runs.sql(f"CREATE SCHEMA {CATALOG}.raw")
+    runs.sql(
+        f"CREATE TABLE {name} USING delta LOCATION '{first}' AS SELECT 'a' AS id, DATE'2026-01-01' AS day"
+    )
+    days = Pipeline("shop").stream(
+        source={"days": DeltaSource(table=name)}, sink=DeltaAppend(), name="days", backfill_by="day"
+    )(lambda days: days)
+    target, engine = runs.scratch.target, runs.scratch.engine
+
+    def backfilled():
+        try:
+            backfill(days, target, engine, begin="2026-01-01", end="2026-01-02")
+        except TidemillError as error:
+            return error.code
+        return sorted(row[0] for row in runs.scratch.rows(days, "id").elements())
+
+    facts = {"run": runs.run(days), "backfilled": backfilled()}
+    [change] = plan_code([days], target, engine)
+    facts["planned"] = change.kind
+    runs.sql(f"DROP TABLE {name}")
+    runs.sql(
+        f"CREATE TABLE {name} USING delta LOCATION '{second}' AS SELECT 'b' AS id, DATE'2026-01-01' AS day"
+    )
+    facts["backfilled_elsewhere"] = backfilled()
+    [change] = plan_code([days], target, engine)
+    facts["planned_elsewhere"] = change.error.code
+    rebuild(days, target, engine)
+    facts["rebuilt"] = sorted(row[0] for row in runs.scratch.rows(days, "id").elements())
+    runs.sql(f"INSERT INTO {name} VALUES ('c', DATE'2026-01-02')")
+    facts["run_after"] = runs.run(days)
+    facts["rows"] = sorted(row[0] for row in runs.scratch.rows(days, "id").elements())
+    return facts
+
+
 def main() -> None:
     """Do the runs."""
     folder, part, where = sys.argv[1:]
     runs = Runs(Path(folder), where)
     try:
-        facts = {"names": names, "tables": tables}[part](runs)
+        facts = {"names": names, "tables": tables, "again": again}[part](runs)
     finally:
         runs.scratch.engine.stop()
     print(f"RESULT {json.dumps(facts)}")  # noqa: T201 - for the process that has started this one

@@ -133,3 +133,12 @@ def test_operations_leave_a_registration_as_it_is(tables):
     good = ("run_after_reset", "run_after_rename", "run_after_prune")
     assert [tables[moment] for moment in good] == [GOOD, GOOD, GOOD]
     assert tables["last_states"] == dict.fromkeys((COPY, VIEWS, REFUSED), "registered")
+
+
+@pytest.mark.campaign
+def test_a_backfill_needs_the_recorded_table_and_a_rebuild_reads_the_one_of_today(tmp_path):
+    facts = runs("again", tmp_path / "hive", "local")
+    assert (facts["run"], facts["backfilled"], facts["planned"]) == (GOOD, ["a"], "nothing")
+    assert (facts["backfilled_elsewhere"], facts["planned_elsewhere"]) == ("catalog-location-changed",) * 2
+    assert facts["rebuilt"] == ["b"]
+    assert (facts["run_after"], facts["rows"]) == (GOOD, ["b", "c"])

@@ -27,7 +27,7 @@ class Catalog:
     """A session with a catalog.
 
     Attributes:
-        tables: The location of each table by its name; a string without a slash is the type of a view.
+        tables: The location of each table by its name; a string without a slash is the text of a view.
         statements: What was asked.
         fails: What every statement raises.
         confs: The confs of the session.
@@ -62,7 +62,7 @@ class Catalog:
         at = self.tables[name]
         details = [("Location", at), ("Provider", "delta"), ("Type", "EXTERNAL")]
         if "/" not in at:
-            details = [("Type", at)]
+            details = [("View Text", at)]
         return [
             ("Location", "string", ""),  # a column of the table
             ("", "", ""),
