@@ -162,19 +162,18 @@ class Registrar:
             if forgets_tables(self.spark, name):
                 return "unknown", _in_memory(name)
             entry = entry_of(self.spark, name)
+            is_new = entry is None
             if entry is None:
                 self._create(sink, name, table)
                 entry = entry_of(self.spark, name)  # somebody else may have been faster
-                if entry is not None and _leads_to(entry, table):
-                    return ("dropped", _dropped(name)) if was_there else ("registered", "")
         except Exception as error:  # noqa: BLE001 - whatever a catalog raises
             return "unknown", (
                 f"{name} was not registered: {reason_of(error)}. The rows are in {table.uri} all the same. "
                 f"Fix: the catalog or the permissions; then tidemill register {self.stream.name}"
             )
-        if entry is not None and _leads_to(entry, table):
-            return "registered", ""
-        return "moved", self._moved(name, entry, table)
+        if entry is None or not _leads_to(entry, table):
+            return "moved", self._moved(name, entry, table)
+        return ("dropped", _dropped(name)) if is_new and was_there else ("registered", "")
 
     def _create(self, sink: str, name: CatalogName, table: "TableRef") -> None:
         create_schema(self.spark, name)
