@@ -251,6 +251,7 @@ def names(runs: Runs) -> dict:
     runs.sql(f"CREATE VIEW {CATALOG}.raw.view AS SELECT 1 AS id")
     facts["view"] = refused(runs, shop, f"{CATALOG}.raw.view")
     facts["nothing"] = refused(runs, shop, f"{CATALOG}.nowhere.nothing")
+    facts["managed"] = [runs.run(stream)["code"] for stream in readers_of_managed(runs, shop)]
     shutil.rmtree(moved)
     facts["absent"] = refused(runs, shop, f"{CATALOG}.raw.events")
     return facts
@@ -261,6 +262,31 @@ def refused(runs, shop, table):
         source=DeltaSource(table=table), sink=DeltaAppend(), name=f"reads_{table.rpartition('.')[2]}"
     )(lambda rows: rows)
     return runs.run(stream)
+
+
+def readers_of_managed(runs, shop):
+    """Declare streams that read a table whose commits a catalog manages: by its name, by its path, and as a snapshot.
+
+    Delta creates such a table for Unity Catalog only, so its feature is written into the log.
+    """
+    name, at = f"{CATALOG}.raw.managed", runs.folder / "managed"
+    runs.sql(f"CREATE TABLE {name} USING delta LOCATION '{at}' AS SELECT 'a' AS id")
+    features = ["catalogManaged", "vacuumProtocolCheck"]
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": features,
+        "writerFeatures": [*features, "inCommitTimestamp"],
+    }
+    (at / "_delta_log" / f"{1:020d}.json").write_text(json.dumps({"protocol": protocol}))
+    events = DeltaSource(table=f"{CATALOG}.raw.events")
+    for kind, source in {
+        "name": {"rows": DeltaSource(table=name)},
+        "path": {"rows": DeltaSource(path=str(at))},
+        "snapshot": {"rows": events, "managed": DeltaSource(path=str(at)).static()},
+    }.items():
+        reads = (lambda rows: rows) if len(source) == 1 else (lambda rows, managed: rows.join(managed, "id"))
+        yield shop.stream(source=source, sink=DeltaAppend(), name=f"managed_{kind}")(reads)
 
 
 def again(runs: Runs) -> dict:

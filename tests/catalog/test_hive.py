@@ -74,6 +74,10 @@ def test_what_is_no_delta_table_is_refused(names):
     assert names["absent"]["code"] == "upstream-table-missing"
 
 
+def test_a_table_with_catalog_managed_commits_is_refused_however_it_is_read(names):
+    assert names["managed"] == ["catalog-managed-commits"] * 3
+
+
 @pytest.mark.campaign
 def test_each_table_of_a_stream_is_registered_with_its_comments(tables):
     assert tables["first"] == tables["second"] == GOOD

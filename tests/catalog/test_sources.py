@@ -10,8 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.support.catalogs import Catalog
 from tests.support.raising import raises
-from tidemill import DeltaAppend, DeltaSource, Pipeline
-from tidemill.catalog.managed_commits import managing_feature
+from tidemill import DeltaAppend, DeltaSource, Pipeline, RateSource
+from tidemill.catalog.entry import reason_of
 from tidemill.catalog.sources import located, resolved_tables
 from tidemill.checkpoint import read_tail_or_empty
 from tidemill.connectors.backlog import Backlog
@@ -25,6 +25,7 @@ from tidemill.records.stream_records import StreamRecords
 from tidemill.run.decide.decision import decide_run
 from tidemill.storage.lake import Lake
 from tidemill.storage.locations import is_same_location
+from tidemill.storage.managed_commits import managing_feature
 from tidemill.storage.table_ref import TableRef
 from tidemill.target.target import Target
 
@@ -141,21 +142,29 @@ def test_a_table_with_catalog_managed_commits_is_refused(catalog, lake, tmp_path
     }
     (log / f"{1:020d}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
     (log / f"{2:020d}.json").write_text(json.dumps({"commitInfo": {"operation": "WRITE"}}) + "\n")
-    assert managing_feature(TableRef.at(tmp_path / "events")) == feature
+    assert managing_feature(TableRef.at(tmp_path / "events").log) == feature
     with raises("catalog-managed-commits", feature, tmp_path / "events"):
         resolved(copied, catalog, lake)
-    by_path = Pipeline("other").stream(
-        source={"events": DeltaSource(path=str(tmp_path / "events"))}, sink=DeltaAppend(), name="copied"
-    )(lambda events: events)
-    with raises("catalog-managed-commits", feature):
-        resolved(by_path, catalog, lake)
+    path = DeltaSource(path=str(tmp_path / "events"))
+    for sources in ({"events": path}, {"events": RateSource(), "other": path.static()}):
+        by_path = Pipeline("other").stream(source=sources, sink=DeltaAppend(), name="copied")(
+            (lambda events: events) if len(sources) == 1 else (lambda events, other: events.join(other))
+        )
+        with raises("catalog-managed-commits", feature, f"its source {[*sources][-1]!r}"):
+            resolved(by_path, catalog, lake)
 
 
-def test_other_tables_are_not_managed(catalog, lake, tmp_path):
-    assert managing_feature(TableRef.at(tmp_path / "events")) is None
-    assert managing_feature(TableRef.at(tmp_path / "nothing")) is None
-    assert catalog.tables
-    assert lake.uri
+def test_the_reason_of_an_error_is_its_first_line_without_what_the_bridge_to_java_adds():
+    assert reason_of(RuntimeError("no connection.\n  at line 7")) == "no connection"
+    java = "An error occurred while calling o1.sql.\n: java.lang.IllegalStateException: Couldn't locate it\n\tat x"
+    assert reason_of(RuntimeError(java)) == "java.lang.IllegalStateException: Couldn't locate it"
+    assert reason_of(KeyError()) == "KeyError"
+
+
+@pytest.mark.usefixtures("catalog")
+def test_other_tables_are_not_managed(tmp_path):
+    assert managing_feature(TableRef.at(tmp_path / "events").log) is None
+    assert managing_feature(TableRef.at(tmp_path / "nothing").log) is None
 
 
 def has_read(lake, table_id, version, **record):

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from tidemill.text.catalog_name import sql_string
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,11 +15,14 @@ if TYPE_CHECKING:
 
 SESSION_CATALOG = "spark_catalog"
 """Spark's own catalog: a Hive metastore, or a catalog in memory that ends with Spark."""
+_CALLED = "An error occurred while calling"  # what Py4J puts before an exception of Java
 _CREATING = Lock()
 _DETAILS = "# Detailed Table Information"
 _NO_TABLE = frozenset({"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "NO_SUCH_DATABASE_EXCEPTION"})
 # Of a name whose table cannot be opened at its location, such as one whose folder was moved.
 _NOT_THERE = "DELTA_"
+# Delta's error about a table with catalog-managed commits in a catalog that does not manage any.
+_MANAGED = "commit coordinator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +61,11 @@ def entry_of(spark: "SparkSession", name: "CatalogName") -> Entry | None:
             return None
         if not condition.startswith(_NOT_THERE):
             raise
-        entry = _unopened(spark, name)
-        if entry is None:
+        return _unopened(spark, name, error)
+    except Exception as error:
+        if _MANAGED not in str(error):
             raise
-        return entry
+        return _unopened(spark, name, error)
     return _entry({str(row[0]): str(row[1]) for row in _after(rows, _DETAILS)})
 
 
@@ -69,18 +75,18 @@ def _after(rows: "Sequence[Row]", heading: str) -> "Sequence[Row]":
     return [] if at is None else rows[at + 1 :]
 
 
-def _unopened(spark: "SparkSession", name: "CatalogName") -> Entry | None:
-    """Return what the catalog has under the name of a table that cannot be opened."""
-    pattern = name.table.lower()
-    shown = spark.sql(f"SHOW TABLE EXTENDED IN {name.sql_schema} LIKE {_literal(pattern)}").collect()
+def _unopened(spark: "SparkSession", name: "CatalogName", error: Exception) -> Entry:
+    """Return what the catalog has under the name of a table that cannot be opened.
+
+    Args:
+        error: The error of the attempt, which is raised where the catalog has nothing.
+    """
+    # A name has none of the characters of a pattern.
+    shown = spark.sql(f"SHOW TABLE EXTENDED IN {name.sql_schema} LIKE {sql_string(name.table)}").collect()
     for row in shown:
         lines = (line.partition(":") for line in str(row["information"]).splitlines())
         return _entry({key.strip(): value.strip() for key, _, value in lines})
-    return None
-
-
-def _literal(value: str) -> str:
-    return f"'{value}'"  # a name has neither quotes nor the characters of a pattern
+    raise error
 
 
 def _entry(details: dict[str, str]) -> Entry:
@@ -95,8 +101,9 @@ def _entry(details: dict[str, str]) -> Entry:
 
 def reason_of(error: BaseException) -> str:
     """Return why Spark or a catalog refused something, on one line."""
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__).rstrip(".")
+    lines = (line.strip().removeprefix(": ") for line in str(error).splitlines())
+    reasons = [line for line in lines if line and not line.startswith(_CALLED)]
+    return (reasons[0] if reasons else type(error).__name__).rstrip(".")
 
 
 def forgets_tables(spark: "SparkSession", name: "CatalogName") -> bool:

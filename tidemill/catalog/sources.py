@@ -11,12 +11,12 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from tidemill.catalog.entry import entry_of, reason_of
-from tidemill.catalog.managed_commits import refuse_managed_commits
 from tidemill.connectors.delta.location import table_at
 from tidemill.connectors.registry import connector_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import TerminalError, TransientError
 from tidemill.storage.locations import is_same_location, spelled
+from tidemill.storage.managed_commits import managed_commits, managing_feature
 from tidemill.text.catalog_name import CatalogName
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidemill.definitions.source import Source
     from tidemill.definitions.stream import Stream
     from tidemill.storage.lake import Lake
+    from tidemill.storage.table_ref import TableRef
 
 
 def located(stream: "Stream", records: Mapping[str, SourceRecord]) -> "Stream":
@@ -77,7 +78,9 @@ def resolved_tables(
     for name, source in stream.sources.items():
         record = now.get(name, SourceRecord())
         if (table := source.catalog_table) is None:
-            if tail.planned(name) is None:  # it begins: later the table is the one that was checked
+            if (
+                not source.streaming or tail.planned(name) is None
+            ):  # later the table is the one that was checked
                 _check_path(stream, name, lake)
             continue
         location = location_of(stream, name, table, spark)
@@ -93,10 +96,19 @@ def resolved_tables(
 def _check_path(stream: "Stream", name: str, lake: "Lake") -> None:
     """Refuse a table that is read by its path and whose commits a catalog manages."""
     source = stream.sources[name]
-    is_read_by_path = source.upstream is None and source.streaming
-    table = connector_of(source).table(source, lake) if is_read_by_path else None
+    table = connector_of(source).table(source, lake) if source.upstream is None else None
     if table is not None:
         refuse_managed_commits(stream, name, table)
+
+
+def refuse_managed_commits(stream: "Stream", name: str, table: "TableRef") -> None:
+    """Refuse a source whose table has catalog-managed commits.
+
+    Raises:
+        TerminalError: It has.
+    """
+    if (feature := managing_feature(table.log)) is not None:
+        raise managed_commits(table, feature, f"its source {name!r}").of(stream.name)
 
 
 def binding_to(table: CatalogName, location: str) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidemill.catalog.managed_commits import refuse_managed_commits
-from tidemill.catalog.sources import binding_to, location_of
+from tidemill.catalog.sources import binding_to, location_of, refuse_managed_commits
 from tidemill.checkpoint.format.offsets import Offsets
 from tidemill.connectors.answers import Continuation
 from tidemill.connectors.connector import Binding, Reading
