@@ -307,6 +307,7 @@ def arguments(tmp_path, monkeypatch, request):
         "quarantine": ["quarantine", "show"],
         "replay": ["quarantine", "replay", "--lake", tmp_path / "empty"],
         "maintain": ["maintain", "--dry-run"],
+        "register": ["register", "--dry-run"],
         "prune": ["prune", "--older-than", "0s", "--dry-run"],
         "rebind": ["rebind", "shop/orders", "events", "--landing", elsewhere, "--dry-run"],
         "inspect": ["checkpoint", "inspect", a],

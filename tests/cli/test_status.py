@@ -50,6 +50,7 @@ def test_a_stream_that_has_never_run(shop):
         "warnings": [],
         "polls": [],
         "sinks": [],
+        "catalog": [],
     }
 
 
@@ -72,6 +73,7 @@ def test_an_idle_stream(shop):
         "warnings": [],
         "polls": [],
         "sinks": [],
+        "catalog": [],
     }
 
 

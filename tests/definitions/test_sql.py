@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.raising import raises
-from tidemill import DeltaAppend, Pipeline, RateSource
+from tidemill import DeltaAppend, DeltaSource, Pipeline, RateSource
 from tidemill.definitions.code_version import code_version
 
 ROWS = RateSource()
@@ -28,6 +28,44 @@ def test_the_tables_of_the_text_are_its_sources(text, names):
     stream = declared(text, ROWS if len(names) == 1 else dict.fromkeys(names, ROWS))
     assert sorted(stream.sources) == sorted(names)
     assert declared(text, dict.fromkeys(names, ROWS)).sources.keys() == stream.sources.keys()
+
+
+EVENTS, PEOPLE = DeltaSource(table="main.raw.events"), DeltaSource(table="main.raw.people").static()
+
+
+@pytest.mark.parametrize(
+    ("text", "renamed"),
+    [
+        ("SELECT * FROM main.raw.events", "SELECT * FROM e"),
+        ("SELECT main.raw.events.id FROM Main.`raw`.Events", "SELECT e.id FROM e"),
+        ("SELECT e.id FROM main.raw.events AS e", "SELECT e.id FROM e AS e"),
+        ("SELECT 'main.raw.events' FROM main.raw.events -- main.raw.events", None),
+        ("SELECT x.main.raw.events FROM main.raw.events AS x", "SELECT x.main.raw.events FROM e AS x"),
+        (
+            "WITH a AS (SELECT * FROM e) SELECT * FROM a, main.raw.events",
+            "WITH a AS (SELECT * FROM e) SELECT * FROM a, e",
+        ),
+    ],
+)
+def test_a_table_of_a_catalog_is_read_by_its_name(text, renamed):
+    stream = declared(text, {"e": EVENTS})
+    assert stream.function.text == (renamed or "SELECT 'main.raw.events' FROM e -- main.raw.events")
+    assert [*stream.sources] == ["e"]
+
+
+def test_a_single_source_by_name_has_the_name_of_the_table():
+    stream = declared("SELECT * FROM main.raw.events", EVENTS)
+    assert (stream.function.text, [*stream.sources]) == ("SELECT * FROM events", ["events"])
+    both = {"events": EVENTS, "people": PEOPLE}
+    joined = declared("SELECT * FROM events JOIN main.raw.people USING (id)", both)
+    assert joined.function.text == "SELECT * FROM events JOIN people USING (id)"
+
+
+@pytest.mark.parametrize("source", [EVENTS, {"events": EVENTS}, {"events": ROWS}])
+@pytest.mark.parametrize("table", ["main.raw.people", "raw.events"])
+def test_a_table_that_no_source_declares_is_refused(source, table):
+    with raises("sql-invalid", table, "DeltaSource(table="):
+        declared(f"SELECT * FROM {table}", source)  # noqa: S608
 
 
 def test_a_text_may_have_a_file_of_its_own(tmp_path):

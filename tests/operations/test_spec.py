@@ -39,6 +39,7 @@ ASKED = {
     "adopt": {"checkpoint": Path("/data/a b"), "table": Path("/data/t")},
     "prune": {"older_than": timedelta(days=3)},
     "maintain": {"keep": timedelta(hours=12)},
+    "register": {},
 }
 
 

@@ -10,6 +10,7 @@ from dagster import AssetKey, AssetMaterialization, FloatMetadataValue
 from deltalake import write_deltalake
 from deltalake.schema import ArrayType, Field, MapType, PrimitiveType, StructType
 
+from tidemill import DeltaAppend, Feed, Json, Pipeline
 from tidemill.orchestration.assets.metadata import (
     batches_table,
     definition_metadata,
@@ -20,11 +21,16 @@ from tidemill.orchestration.assets.metadata import (
 from tidemill.records.batch import BatchRecord, Late
 from tidemill.run.execute.results import StreamResult
 from tidemill.storage.lake import Lake
+from tidemill.target.target import Target
 from tidemill.text.names import StreamName
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WATERMARK = datetime(2026, 1, 1, 10, 30, tzinfo=UTC)
 NAME = StreamName("ads", "clicks")
+ADS = Pipeline("ads")
+STREAM = ADS.stream(source=Feed("clicks", Json("n INT")), sink=DeltaAppend(), name="clicks")(
+    lambda rows: rows
+)
 
 
 def batch(number: int, **fields) -> BatchRecord:
@@ -159,7 +165,7 @@ def test_the_columns_come_from_the_delta_log(tmp_path):
         }
     )
     write_deltalake(Path(lake.table(NAME).uri), rows)
-    metadata = definition_metadata(NAME, lake)
+    metadata = definition_metadata(STREAM, Target(name="dev", lake=lake))
     schema = metadata["dagster/column_schema"]
     assert "dagster/row_count" not in metadata  # of the moment the definitions were loaded
     assert [(column.name, column.type) for column in schema.columns] == [

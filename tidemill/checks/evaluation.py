@@ -6,11 +6,14 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from tidemill.catalog.names import is_in_catalog
+from tidemill.catalog.sources import located
 from tidemill.checks.backlog import backlog, waiting_since
 from tidemill.checks.checkpoint_sound import checkpoint_sound
 from tidemill.checks.context import CheckContext
 from tidemill.checks.event_times import freshness, has_watermark, watermark
 from tidemill.checks.exactly_once import Comparison, compare, exactly_once
+from tidemill.checks.in_catalog import in_catalog
 from tidemill.checks.result import CheckResult, unevaluated
 from tidemill.checks.rows import expectation, late_rows, quarantine
 from tidemill.checks.state_bounded import state_bounded
@@ -37,9 +40,15 @@ _NEEDS_REST = ("checkpoint_sound", "exactly_once", "watermark", "state_bounded")
 """The checks that would take what a running query has half written for damage."""
 
 
-def check_names(stream: "Stream") -> tuple[str, ...]:
-    """Return the checks of a stream, its expectations last: those that its declaration allows to evaluate."""
-    return (*_check_names(stream), *(rule.name for rule in stream.expect))
+def check_names(stream: "Stream", target: "Target | None" = None) -> tuple[str, ...]:
+    """Return the checks of a stream, its expectations last: those that its declaration allows to evaluate.
+
+    Args:
+        stream: The stream.
+        target: The target, which may have a catalog; None where that is left open.
+    """
+    catalog = ("in_catalog",) if is_in_catalog(stream, target) else ()
+    return (*_check_names(stream), *catalog, *(rule.name for rule in stream.expect))
 
 
 def evaluate(
@@ -62,7 +71,7 @@ def evaluate(
         streams: All streams of the target by name, to follow an event to its origin.
     """
     records = StreamRecords(target.lake, stream.name)
-    selected = [name for name in check_names(stream) if names is None or name in names]
+    selected = [name for name in check_names(stream, target) if names is None or name in names]
     if result is not None and result.outcome in ("busy", "skipped"):
         return ()
     if result is not None and result.outcome not in ("updated", "idle"):
@@ -77,7 +86,7 @@ def evaluate(
         holder = None if result is not None else records.holder()
         return tuple(_unreadable(name, error, holder) for name in selected)
     context = CheckContext(
-        stream=stream,
+        stream=located(stream, snapshot.sources),
         target=target,
         snapshot=snapshot,
         now=now,
@@ -116,6 +125,7 @@ def _evaluation(
         "backlog": backlog,
         "freshness": freshness,
         "quarantine": quarantine,
+        "in_catalog": in_catalog,
     }
     checks |= {rule.name: partial(expectation, rule=rule) for rule in context.stream.expect}
     for name in names:

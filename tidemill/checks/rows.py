@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from tidemill.checks.origins import origin_text
 from tidemill.checks.result import CheckResult, total
-from tidemill.run.batch.quarantine import INPUT, KIND, QUARANTINE
+from tidemill.run.batch.quarantine import INPUT, KIND
+from tidemill.text.names import QUARANTINE
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:

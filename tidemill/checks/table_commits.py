@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from tidemill.connectors.delta.rows import rows_added
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE, has_quarantine
+from tidemill.run.batch.quarantine import has_quarantine
 from tidemill.sinks.shared_append import appending
 from tidemill.storage import delta_log
 from tidemill.storage.commit_metadata import commit_metadata
 from tidemill.storage.delta_log import Commit
 from tidemill.tables.commit_counts import rows_written
-from tidemill.text.names import MAIN_SINK
+from tidemill.text.names import MAIN_SINK, QUARANTINE
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:

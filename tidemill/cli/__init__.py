@@ -36,6 +36,7 @@ _COMMANDS = {
     "quarantine": ("change.quarantine", "Show the records and rows that rules refused, and replay them."),
     "maintain": ("change.operation", ""),
     "prune": ("change.operation", ""),
+    "register": ("change.operation", ""),
     "debug": ("machine.debug", "Show the resolved settings and test every connection."),
     "engine": ("machine.engine", "Start, show and stop the warm server of a target."),
     "jars": ("machine.jars", "Show or fetch the jars that Spark needs."),

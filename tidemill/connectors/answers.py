@@ -120,6 +120,8 @@ class SourceSpan:
 
 SOURCE = "tidemill/source"
 """The metadata entry with the topic, pattern or path as it was declared."""
+TABLE_NAME = "dagster/table_name"
+"""Dagster's own metadata entry with the name of a table in a catalog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

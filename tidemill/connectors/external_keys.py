@@ -42,6 +42,11 @@ def folder_key(namespace: str, path: str) -> tuple[str, ...]:
     return _key(namespace, parts, path, exact=path == (url if in_store else local))
 
 
+def catalog_key(name: str) -> tuple[str, ...]:
+    """Return the key of a table of a catalog: `delta/<catalog>.<schema>.<table>`."""
+    return _key("delta", [name], name)
+
+
 def table_key(database: str, table: str) -> tuple[str, ...]:
     """Return the key of a table of a database: `postgres/<database>/<schema>/<table>`."""
     return _key("postgres", [database, *table.split(".")], [database, table])

@@ -10,6 +10,7 @@ from tidemill.connectors.files.connector import limited, streamed
 from tidemill.connectors.files.source import FileSource
 from tidemill.connectors.formats.format import CORRUPT, Format
 from tidemill.connectors.kafka.source import MAX_RECORDS_PER_BATCH, KafkaSource
+from tidemill.definitions.arguments import ADDED_LATER
 from tidemill.definitions.columns import ORIGIN, ORIGIN_TYPE, RAW, VIOLATED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, Source, positive
 from tidemill.errors import ConfigurationError, DefinitionError
@@ -65,9 +66,9 @@ class Feed(Source):
     max_records_per_batch: int | None = field(default=MAX_RECORDS_PER_BATCH, kw_only=True)
     max_files_per_batch: int | None = field(default=MAX_FILES_PER_BATCH, kw_only=True)
     max_bytes_per_batch: int | None = field(default=None, kw_only=True)
-    recursive: bool = field(default=False, kw_only=True)
-    glob: str | None = field(default=None, kw_only=True)
-    is_ordered: bool = field(default=False, kw_only=True)
+    recursive: bool = field(default=False, kw_only=True, metadata=ADDED_LATER)
+    glob: str | None = field(default=None, kw_only=True, metadata=ADDED_LATER)
+    is_ordered: bool = field(default=False, kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         valid_feed_name(self.name)

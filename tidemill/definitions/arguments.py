@@ -4,14 +4,17 @@ import functools
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import fields
+from types import MappingProxyType
 from typing import ParamSpec, Self, TypeVar
 
 from tidemill.errors import DefinitionError
 
 _Arguments = ParamSpec("_Arguments")
 _Declared = TypeVar("_Declared")
+ADDED_LATER = MappingProxyType({"added_later": True})
+"""The metadata of a field that earlier releases did not have: without a value it is no part of a code version."""
 _ELSEWHERE = {
-    "table": "the table of a stream has the name of the stream, and a DeltaSource names a folder with path=.",
+    "table": "a table sink and a DeltaSource have it, and name a table of a catalog with it.",
     "trigger": "each run reads what is there and ends; run_when= of the stream says when a run starts.",
 }
 

@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from tidemill.definitions.arguments import ADDED_LATER
 from tidemill.definitions.sql import SqlFunction
 from tidemill.text.digest import digest
 
@@ -66,7 +67,11 @@ def _fields(value: object) -> dict[str, Any]:
     """Return the fields of a dataclass instance that make it equal to another; nothing for other objects."""
     if not is_dataclass(value) or isinstance(value, type):
         return {}
-    return {field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.compare}
+    given = {field.name: getattr(value, field.name) for field in fields(value) if field.compare}
+    absent = {
+        field.name for field in fields(value) if field.metadata == ADDED_LATER and not given[field.name]
+    }
+    return {name: _plain(member) for name, member in given.items() if name not in absent}
 
 
 def _code(value: object) -> dict[str, str]:

@@ -203,7 +203,8 @@ class Pipeline:
         Args:
             name: The stream's name.
             text: The text; or the path of a file that ends with `.sql`, relative to the file with this call.
-            source: One source, by the only name that the text reads; or sources by the names that it reads.
+            source: One source, by the only name that the text reads; or sources by the names that it reads. The text
+                may also name the table of a `DeltaSource(table=...)` as the catalog does.
             sink: One sink, or an ordered list, each with a name.
             description: What the stream is for.
             further: Other arguments of `Pipeline.stream`.
@@ -212,7 +213,7 @@ class Pipeline:
             DefinitionError: With the stream, and the line of the text or the field.
         """
         try:
-            function = sql_function(text, description)
+            function = sql_function(text, description).reading(source)
         except DefinitionError as error:
             raise DefinitionError(error.what, stream=f"{self.name}/{name}", code=error.code) from None
         return self.stream(name=name, source=source, sink=sink, **further)(function)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidemill.definitions.arguments import Declared
+from tidemill.text.catalog_name import CatalogName
 from tidemill.text.names import MAIN_SINK, valid_rule_name
 
 if TYPE_CHECKING:
@@ -248,9 +249,18 @@ class TableSink(Sink):
     Attributes:
         name: `main` for the table with the stream's own name; another name stands for the table
             `<stream>__<name>`. In a list of sinks exactly one is `main`; it is written last.
+        table: The name under which a catalog has the table, as `catalog.schema.table`; None: a name in the catalog of
+            the target, where that has one.
     """
 
     name: str = field(default=MAIN_SINK, kw_only=True)
+    # Under which name others find the rows changes nothing about them.
+    table: str | None = field(default=None, kw_only=True, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.table is not None:
+            CatalogName.parse(self.table, field=f"{type(self).__name__}: table")
 
     @property
     def delivery(self) -> Delivery:

@@ -10,6 +10,7 @@ from tidemill.errors import DefinitionError
 from tidemill.text.durations import parse_duration
 
 if TYPE_CHECKING:
+    from tidemill.text.catalog_name import CatalogName
     from tidemill.text.names import StreamName
 
 
@@ -75,6 +76,19 @@ class Source(Declared, ABC):
     def upstream(self) -> "StreamName | None":
         """The stream whose table it reads; None for other sources."""
         return None
+
+    @property
+    def catalog_table(self) -> "CatalogName | None":
+        """The table of a catalog that it reads by its name; None for other sources."""
+        return None
+
+    def at(self, location: str) -> Self:
+        """Return the same source with the location that a catalog has for its table.
+
+        Raises:
+            NotImplementedError: It reads no table of a catalog.
+        """
+        raise NotImplementedError
 
     def with_watermark(
         self, column: str, delay: str | timedelta, *, idle_after: str | timedelta | None = None

@@ -2,12 +2,14 @@
 
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidemill.definitions.source import Source
 from tidemill.errors import DefinitionError, TerminalError
-from tidemill.text.sql_parsing import tables_of
+from tidemill.text.sql_parsing import tables_of, unpinned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,6 +19,7 @@ _TOKEN = re.compile(
     r"|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|\w+|\S",
     re.DOTALL,
 )
+_NAME_TOKENS = 5  # catalog . schema . table
 _LINE = re.compile(r"\bline (\d+),? pos \d+")
 # The text is right, and no stream can do it: run/spark/refusals.py has the way around.
 _OF_STREAMS = "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY"
@@ -42,6 +45,24 @@ class SqlFunction:
     file: str
     line: int
     is_file: bool
+
+    def reading(self, source: object) -> "SqlFunction":
+        """Return the same text with the names of sources in place of those that their tables have in a catalog.
+
+        Args:
+            source: One source, or sources by name.
+
+        Raises:
+            DefinitionError: No source is a table that the text reads by its name in a catalog.
+        """
+        qualified = [name for name in self.arguments if "." in name]
+        if not qualified:
+            return self
+        known = _keys(source)
+        if missing := next((name for name in qualified if name not in known), None):
+            raise DefinitionError(unpinned("its SQL text", missing), code="sql-invalid")
+        names = dict.fromkeys(known.get(name, name) for name in self.arguments)
+        return replace(self, text=_renamed(self.text, known), arguments=tuple(names))
 
     @property
     def code(self) -> str:
@@ -81,6 +102,34 @@ class SqlFunction:
     def _location(self, line: re.Match[str] | None) -> str:
         name = Path(self.file).name
         return f"{name}:{line[1] if line and self.is_file else self.line}"
+
+
+def _keys(source: object) -> dict[str, str]:
+    """Return the names of the sources that are tables of a catalog, by the names that those have there."""
+    if isinstance(source, Source):
+        table = source.catalog_table
+        return {} if table is None else {str(table).lower(): table.table.lower()}
+    sources = source.items() if isinstance(source, Mapping) else ()
+    return {
+        str(one.catalog_table).lower(): key
+        for key, one in sources
+        if isinstance(one, Source) and one.catalog_table is not None
+    }
+
+
+def _renamed(text: str, keys: Mapping[str, str]) -> str:
+    """Return SQL with the keys in place of the names of tables, also where they qualify a column."""
+    tokens = [token for token in _TOKEN.finditer(text) if token["comment"] is None]
+    renamed, end, at = "", 0, 0
+    while at < len(tokens):
+        name = "".join(token[0].strip("`") for token in tokens[at : at + _NAME_TOKENS]).lower()
+        if name in keys and (at == 0 or tokens[at - 1][0] != "."):
+            renamed += text[end : tokens[at].start()] + keys[name]
+            at += _NAME_TOKENS
+            end = tokens[at - 1].end()
+        else:
+            at += 1
+    return renamed + text[end:]
 
 
 def sql_function(text: str | Path, description: str) -> SqlFunction:

@@ -8,6 +8,7 @@ from tidemill.operations.generations.reset import RESET
 from tidemill.operations.generations.rewind import REWIND
 from tidemill.operations.housekeeping.maintain import MAINTAIN
 from tidemill.operations.housekeeping.prune import PRUNE
+from tidemill.operations.housekeeping.register import REGISTER
 from tidemill.operations.quarantine.quarantine_replay import REPLAY
 from tidemill.operations.replay.backfill import BACKFILL
 from tidemill.operations.replay.rebuild import REBUILD
@@ -26,6 +27,7 @@ OPERATIONS = {
         ADOPT,
         PRUNE,
         MAINTAIN,
+        REGISTER,
     )
 }
 """Every operation, by its kind."""

@@ -20,6 +20,7 @@ from tidemill.records.lease import Holder, Lease, assert_highest, holder_of, tak
 from tidemill.records.ledger import Ledger
 from tidemill.records.manifest import Manifest, read_manifest, write_manifest
 from tidemill.records.operation import Operation, read_operation, write_operation
+from tidemill.records.registrations import Registrations, read_registrations, write_registrations
 from tidemill.storage.lake import Lake
 from tidemill.storage.log_end import log_end
 from tidemill.storage.probe import require_probed
@@ -295,6 +296,14 @@ class StreamRecords:
     def write_checked(self, checked: Checked) -> None:
         """Write what the checks have recorded."""
         write_checked(self.control, checked)
+
+    def registrations(self) -> Registrations:
+        """Return what a catalog said about the tables; nothing where no run has asked one."""
+        return read_registrations(self.control)
+
+    def write_registrations(self, registrations: Registrations) -> None:
+        """Write what a catalog said about the tables."""
+        write_registrations(self.control, registrations)
 
     def operation(self) -> Operation | None:
         """Return the unfinished operation; None where there is none.

@@ -54,10 +54,10 @@ class DeltaAppend(DeltaSink):
                 f"DeltaAppend: into is {self.into.name}, whose main sink does not append rows to a table of its own.",
                 code="sink-unsuitable",
             )
-        if self.partition_by or self.cluster_by:
+        if self.partition_by or self.cluster_by or self.table:
             raise DefinitionError(
-                f"DeltaAppend: the table of {self.into.name} has the partition_by and cluster_by of that stream; leave "
-                "them out.",
+                f"DeltaAppend: the table of {self.into.name} has the partition_by, the cluster_by and the name of that "
+                "stream; leave them out.",
                 code="arguments-conflict",
             )
 

@@ -82,7 +82,7 @@ class Lake:
             ConfigurationError: As `elsewhere` raises.
         """
         if scheme_of(path) not in SCHEMES:
-            return TableRef.at(path)
+            return TableRef.at(local_path(path, field="The table"))
         folder, _, name = path.rstrip("/").rpartition("/")
         return TableRef(self.elsewhere(folder), name)
 

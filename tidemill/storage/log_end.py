@@ -6,6 +6,7 @@ of the newest version has the table's id and the transactions of all writers (De
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tidemill.storage.delta_log import DeltaLog
 
@@ -19,12 +20,19 @@ class LogEnd:
         table_id: The table's id.
         properties: The table's properties.
         transactions: The newest version of each writer's transactions, by its app id.
+        features: The table features that readers and writers must know; None where the file does not have them.
     """
 
     version: int
     table_id: str
     properties: Mapping[str, str]
     transactions: Mapping[str, int]
+    features: frozenset[str] | None = None
+
+
+def features_of(protocol: Mapping[str, Any]) -> frozenset[str]:
+    """Return the table features of a `protocol` action."""
+    return frozenset([*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())])
 
 
 def log_end(log: DeltaLog, version: int | None = None) -> LogEnd | None:
@@ -48,6 +56,7 @@ def log_end(log: DeltaLog, version: int | None = None) -> LogEnd | None:
             table_id=str(checksum["metadata"]["id"]),
             properties=dict(checksum["metadata"]["configuration"]),
             transactions={txn["appId"]: int(txn["version"]) for txn in checksum["setTransactions"]},
+            features=None if (protocol := checksum.get("protocol")) is None else features_of(protocol),
         )
     except (KeyError, TypeError, ValueError):
         return None

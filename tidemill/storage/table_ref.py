@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from tidemill.storage.delta_log import DeltaLog
 from tidemill.storage.local_store import LocalStore
+from tidemill.storage.managed_commits import managed_commits, managing_feature
 from tidemill.storage.store import Store
 from tidemill.text.names import sql_identifier
 
@@ -98,17 +99,25 @@ class TableRef:
         self.store.delete_folder(self.key)
 
     def open(self, version: int | None = None) -> "DeltaTable | None":
-        """Return its state of a version, the newest if None; None where there is no table."""
+        """Return its state of a version, the newest if None; None where there is no table.
+
+        Raises:
+            TerminalError: A catalog manages its commits.
+        """
         if not self.store.has_files(f"{self.key}/{_LOG}"):
             return None
         from deltalake import DeltaTable  # a tenth of a second, which definitions do not have
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         options: Any = dict(self.store.delta_options()) or None
         try:
             return DeltaTable(self.uri, version=version, storage_options=options)
         except TableNotFoundError:
             return None
+        except DeltaError as error:
+            if (feature := managing_feature(self.log)) is not None:
+                raise managed_commits(self, feature) from error
+            raise
 
     def dataset(self, opened: "DeltaTable") -> "Dataset":
         """Return the rows of its state.

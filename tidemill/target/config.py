@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args
 from tidemill.errors import ConfigurationError, DefinitionError
 from tidemill.storage.s3_settings import S3Settings
 from tidemill.target.alerts import LARGEST_PORT, AlertSettings, alert_settings
+from tidemill.target.catalog import CatalogSettings
 from tidemill.target.postgres import PostgresDatabase, SslMode
 from tidemill.target.spark_settings import SparkMode, SparkSettings, mode_of, remote_fault
 from tidemill.target.target import (
@@ -30,6 +31,7 @@ from tidemill.target.target import (
     landing_at,
 )
 from tidemill.target.toml_table import Notes, Table
+from tidemill.text.catalog_name import is_part
 from tidemill.text.durations import flag_duration
 from tidemill.text.names import valid_feed_name
 from tidemill.text.secret import Secret, is_secret
@@ -55,6 +57,7 @@ class TargetConfig:
         feeds: Feeds that are bound one by one.
         alerts: Where alerts go; None if none are sent.
         store: How the buckets of S3 are reached; None where the file does not say.
+        catalog: The catalog in which the tables of streams are registered; None where there is none.
         origins: Where each setting of the file comes from, by name.
         unset: The error about a variable that is not set, by the setting that needs it.
     """
@@ -69,6 +72,7 @@ class TargetConfig:
     feeds: Mapping[str, Binding] = field(default_factory=dict)
     alerts: AlertSettings | None = None
     store: S3Settings | None = None
+    catalog: CatalogSettings | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     unset: Mapping[str, ConfigurationError] = field(default_factory=dict)
 
@@ -172,6 +176,7 @@ def _target(name: str, table: Table, notes: Notes, root: Path) -> TargetConfig:
         feeds=feeds,
         alerts=alert_settings(table),
         store=store,
+        catalog=_catalog(table),
         origins=_origins(name, _below(table, notes.variables)),
         unset=_below(table, notes.unset),
     )
@@ -356,6 +361,18 @@ class _Places:
         except ConfigurationError as error:
             table.fault(key, f"is wrong: {error.what} Fix: {error.fix}")
             return None
+
+
+def _catalog(table: Table) -> CatalogSettings | None:
+    names = {key: table.string(key) for key in ("catalog", "schema")}
+    for key, name in names.items():
+        if name is not None and not is_part(name):
+            table.fault(key, f"is {name!r}; use letters, digits, '_' and '-'")
+    if names["catalog"] is None:
+        if "schema" in table:
+            table.fault("schema", "is for a target with a catalog; write catalog, too")
+        return None
+    return CatalogSettings(names["catalog"], names["schema"])
 
 
 def _feed(name: str, table: Table, clusters: Mapping[str, KafkaCluster], places: _Places) -> Binding:

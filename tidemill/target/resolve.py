@@ -124,6 +124,9 @@ class ResolvedTarget(Target):
         if self.archive is not None:
             values["archive"] = str(self.archive)
         values |= {f"feeds.{feed}": str(binding) for feed, binding in self.feeds.items()}
+        if self.catalog is not None:
+            values["catalog"] = self.catalog.catalog
+            values["schema"] = self.catalog.schema or "<pipeline>"
         values |= dict(shown("spark", self.spark))
         if self.lake.access is not None:
             values |= dict(shown("store", self.lake.access))
@@ -217,6 +220,7 @@ def resolve(
         feeds=feeds,
         default_binding=default_binding,
         archive=archive,
+        catalog=entry.catalog,
         origins={**origins, "pipelines": FILE_NAME},
     )
     if entry.spark.mode != "warm":

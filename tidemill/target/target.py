@@ -16,6 +16,7 @@ from tidemill.storage.lake import Lake
 from tidemill.storage.local_store import local_path, scheme_of
 from tidemill.storage.object_store import SCHEMES, ObjectStore
 from tidemill.storage.s3_settings import S3Settings
+from tidemill.target.catalog import CatalogSettings
 from tidemill.target.postgres import PostgresDatabase
 from tidemill.text.names import valid_feed_name
 from tidemill.text.secret import Secret, is_secret, revealed
@@ -216,6 +217,7 @@ class Target:
         default_binding: The binding of all other feeds: a folder with one folder per feed, or a cluster with
             one topic per feed; None where a feed without a binding is an error.
         archive: Where files of such a folder are moved once they have been read; None: they stay.
+        catalog: The catalog in which the tables of streams are registered; None where there is none.
     """
 
     name: str
@@ -225,6 +227,7 @@ class Target:
     feeds: Mapping[str, Binding] = field(default_factory=dict)
     default_binding: Landing | KafkaCluster | None = None
     archive: Landing | None = None
+    catalog: CatalogSettings | None = None
 
     def binding(self, feed: str) -> Binding:
         """Return the folder or topic that a feed is bound to.

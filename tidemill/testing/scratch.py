@@ -15,6 +15,7 @@ from tidemill.run.execute.pipeline_run import PipelineRun
 from tidemill.run.spark.engine import session_of
 from tidemill.storage.lake import Lake
 from tidemill.storage.table_ref import TableRef
+from tidemill.target.catalog import CatalogSettings
 from tidemill.target.postgres import PostgresDatabase
 from tidemill.target.target import Binding, KafkaCluster, Target
 
@@ -43,6 +44,7 @@ class Scratch:
         bindings: Feeds with another binding, such as a topic.
         clusters: Kafka clusters by name.
         databases: Postgres databases by name.
+        catalog: The catalog in which tables are registered; None where there is none.
     """
 
     lake: Lake
@@ -51,6 +53,7 @@ class Scratch:
     bindings: dict[str, Binding] = field(default_factory=dict)
     clusters: dict[str, KafkaCluster] = field(default_factory=dict)
     databases: dict[str, PostgresDatabase] = field(default_factory=dict)
+    catalog: CatalogSettings | None = None
     _files: Any = field(default_factory=lambda: count(1))
     _runs: Any = field(default_factory=lambda: count(1))
 
@@ -64,6 +67,7 @@ class Scratch:
             databases=self.databases,
             feeds=self.bindings,
             default_binding=self.landing,
+            catalog=self.catalog,
         )
 
     def run(

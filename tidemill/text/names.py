@@ -24,6 +24,7 @@ RESERVED_RULES = frozenset(
         "freshness",
         "backlog",
         "quarantine",
+        "in_catalog",
     }
 )
 # Tidemill's own package, the first parts of the asset keys of external data, and what Dagster refuses.
@@ -43,6 +44,8 @@ _TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
 
 MAIN_SINK = "main"
 """The name of the sink whose table has the stream's own name."""
+QUARANTINE = "quarantine"
+"""What the name of a sink would be whose table has the records and rows that the rules of a stream refuse."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -63,6 +63,8 @@ def valid_condition(condition: object, *, field: str) -> str:
 def tables_of(query: object, *, field: str) -> tuple[str, ...]:
     """Return the names of the tables that a query reads, in their order, without common table expressions.
 
+    A table of a catalog has its whole name, `catalog.schema.name`.
+
     Args:
         query: A SELECT, or several that are combined.
         field: What it is, named in the error.
@@ -133,13 +135,18 @@ def _parse_tables(query: str, what: str) -> list[str]:
         raise DefinitionError(f"{what} is not one SELECT.", code="sql-invalid")
     relations = (source for scope in traverse_scope(statements[0]) for source in scope.sources.values())
     tables = [table for table in relations if isinstance(table, exp.Table) and table.name]
-    if qualified := next((table for table in tables if table.db), None):
-        raise DefinitionError(
-            f"{what} reads the table {qualified.sql(_DIALECT)!r}, whose version no run would pin: declare it as a "
-            "source, such as customers.static(), and read it by the name of the source.",
-            code="sql-invalid",
-        )
-    return list(dict.fromkeys(table.name.lower() for table in tables))
+    if qualified := next((table for table in tables if table.db and not table.catalog), None):
+        raise DefinitionError(unpinned(what, qualified.sql(_DIALECT)), code="sql-invalid")
+    names = (".".join(part.name for part in table.parts) for table in tables)
+    return list(dict.fromkeys(name.lower() for name in names))
+
+
+def unpinned(what: str, table: str) -> str:
+    """Return that a query reads a table that is not declared as a source, as a sentence."""
+    return (
+        f"{what} reads the table {table!r}, whose version no run would pin: declare it as a source, such as "
+        'customers.static(), or DeltaSource(table="catalog.schema.name") for a table of a catalog.'
+    )
 
 
 def _parse_schema(schema: str, what: str) -> None:

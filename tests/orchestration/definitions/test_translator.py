@@ -147,8 +147,8 @@ def test_a_table_that_does_not_exist_yet_has_a_path_and_no_columns(specs, tmp_pa
 def test_tables_are_opened_side_by_side(tmp_path, monkeypatch):
     both = Barrier(2)
 
-    def opened(name, _lake):
-        if name.stream in ("clicks", "people"):
+    def opened(stream, _target):
+        if stream.name.stream in ("clicks", "people"):
             both.wait(timeout=10)  # breaks unless the other table is being opened, too
         return {}
 

@@ -71,7 +71,8 @@ def status(flags: StreamFlags) -> None:
 
     Neither Spark nor Dagster is started.
 
-    Exit status: 0, 1 if a stream failed or is corrupt, 2 if the settings or definitions are wrong.
+    Exit status: 0, 1 if a stream failed or is corrupt, or its name in a catalog leads elsewhere, 2 if the settings or
+    definitions are wrong.
     """
     from tidemill.run.decide.status import statuses_of
 
@@ -81,8 +82,13 @@ def status(flags: StreamFlags) -> None:
     report = Report(items=list(map(_item, statuses)), columns=_COLUMNS, lines=(summary,))
     print_report(report, as_json=flags.as_json, target=target.name)
     _print_problems(statuses)
-    if any(status.state in ("failed", "corrupt") for status in statuses):
+    if any(status.state in ("failed", "corrupt") or _has_moved(status) for status in statuses):
         raise typer.Exit(EXIT_PROBLEM)
+
+
+def _has_moved(status: "Status") -> bool:
+    """Return whether a name in the catalog leads to another table."""
+    return any(one.state == "moved" for one in status.catalog.values())
 
 
 def _item(status: "Status") -> dict[str, Any]:
@@ -90,7 +96,8 @@ def _item(status: "Status") -> dict[str, Any]:
 
     `backlog` counts the unread files, messages and table versions of all sources that trigger the stream; it is
     null where a source could not be read. `polls` has a sentence per source that cannot be counted. `sinks` has those
-    that are no tables; their `last_batch` is what the last check `exactly_once` has seen there.
+    that are no tables; their `last_batch` is what the last check `exactly_once` has seen there. `catalog` has what a
+    catalog said about its tables when a run last asked it.
     """
     return {
         "stream": status.stream,
@@ -106,6 +113,7 @@ def _item(status: "Status") -> dict[str, Any]:
         "warnings": list(status.warnings),
         "polls": list(status.polls),
         "sinks": [asdict(sink) for sink in status.sinks],
+        "catalog": [{"sink": sink, **asdict(one)} for sink, one in status.catalog.items()],
     }
 
 
@@ -140,3 +148,9 @@ def _print_problems(statuses: "Sequence[Status]") -> None:
         for sink in status.sinks:
             last = "" if sink.last_batch is None else f", batch {sink.last_batch} at the last check"
             print_note(f"{status.stream}: writes to {sink.kind} {sink.name!r} ({sink.delivery}{last})")
+        for table in status.catalog.values():
+            if table.detail:
+                show = print_problem if table.state == "moved" else print_note
+                show(
+                    f"{status.stream}: {table.detail} (The catalog was asked at {_to_the_minute(table.asked_at)}.)"
+                )

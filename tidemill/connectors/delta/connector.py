@@ -1,32 +1,43 @@
-"""How Spark reads a Delta table: any table by its path, and the table of another stream."""
+"""How Spark reads a Delta table: any table by its path or its name, and the table of another stream."""
 
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidemill.checkpoint import SourceOffset
-from tidemill.connectors.answers import SOURCE, Expiry, ExternalData, Period, SourceSpan, Start
+from tidemill.connectors.answers import (
+    SOURCE,
+    TABLE_NAME,
+    Continuation,
+    Expiry,
+    ExternalData,
+    Period,
+    SourceSpan,
+    Start,
+)
 from tidemill.connectors.backlog import Backlog
-from tidemill.connectors.connector import Connector, Reading, SourceContext
+from tidemill.connectors.connector import Binding, Connector, Reading, SourceContext
 from tidemill.connectors.delta.backlog import TableReading, waiting_versions
 from tidemill.connectors.delta.first_version import first_version
+from tidemill.connectors.delta.location import located_table, table_at, table_of
 from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.connectors.delta.retention import table_expiry
 from tidemill.connectors.delta.rows import newest_in_versions, rows_of_versions, whole_versions
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.connectors.delta.span import table_span
 from tidemill.connectors.delta.stand_in import stand_in
-from tidemill.connectors.external_keys import folder_key
+from tidemill.connectors.external_keys import catalog_key, folder_key
 from tidemill.definitions.columns import BOOKKEEPING, DELETED
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, StreamTable
 from tidemill.errors import TerminalError
-from tidemill.storage.table_ref import TableRef
+from tidemill.storage.locations import is_same_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from tidemill.storage.lake import Lake
+    from tidemill.storage.table_ref import TableRef
     from tidemill.target.target import Target
 
 _STARTING = frozenset({"startingversion", "startingtimestamp"})
@@ -42,20 +53,60 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
     kind = "delta"
     position = DeltaPosition
 
-    def table(self, source: DeltaSource | StreamTable, lake: "Lake") -> TableRef:
-        """Return the table's folder."""
-        return lake.table(source.stream) if isinstance(source, StreamTable) else lake.table_at(source.path)
+    def table(self, source: DeltaSource | StreamTable, lake: "Lake") -> "TableRef | None":
+        """Return the table's folder; None of a name in a catalog whose location is not recorded yet."""
+        return located_table(source, lake)
+
+    def describe_binding(self, binding: Binding) -> str:
+        """Return the table of a catalog and its location."""
+        return f"{binding['table']} at {binding['location']}"
+
+    def difference(self, source: DeltaSource | StreamTable, recorded: Binding, now: Binding) -> str | None:
+        """Return how a table of a catalog differs, by its location: its name is only how it was found."""
+        if "location" in recorded and is_same_location(recorded["location"], now["location"]):
+            return None
+        return self.changed(recorded, now)
+
+    def continuation(
+        self, source: DeltaSource | StreamTable, reading: Reading, now: Binding, *, from_beginning: bool
+    ) -> Continuation | None:
+        """Return that a table continues at its new location, where it is the same table with the same commits."""
+        at, table = DeltaPosition.of(reading.offset), table_at(now["location"], reading.target.lake)
+        if from_beginning or at is None or reading.offset is None:
+            return None
+        opened = table.open()
+        if opened is None or str(opened.metadata().id) != at.reservoir_id:
+            return None
+        if opened.version() + 1 < at.version:
+            raise TerminalError(
+                f"the table at {now['location']} ends at version {opened.version()}, and its source {reading.name!r} "
+                f"has read up to version {at.version - 1}: it is an older copy.",
+                fix="copy the table with all of its versions.",
+                code="rebind-not-possible",
+            )
+        return Continuation(
+            effects=(
+                f"It is the same table (id {at.reservoir_id}): reading continues at version {at.version}.",
+            ),
+            offset=reading.offset.raw,
+        )
 
     def first_version(
         self, source: DeltaSource | StreamTable, lake: "Lake", recorded: int | None
     ) -> int | None:
         """Return the version that `latest` or a time stands for."""
-        if isinstance(source, StreamTable):
+        table = located_table(source, lake)
+        if isinstance(source, StreamTable) or table is None:
             return None
-        return first_version(self.table(source, lake), source.options, recorded)
+        return first_version(table, source.options, recorded)
 
     def backlog(self, source: DeltaSource | StreamTable, reading: Reading) -> Backlog:
         """Return the versions from the first unread one on that changes data."""
+        table = located_table(source, reading.target.lake)
+        if table is None:
+            return Backlog(
+                1, "unknown", f"the first run asks the catalog for the location of {source.describe()}"
+            )
         if isinstance(source, StreamTable):
             how = TableReading(
                 changes=source.reads_changes,
@@ -72,7 +123,6 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
                 if reading.offset is None
                 else None,
             )
-        table = self.table(source, reading.target.lake)
         return waiting_versions(table, reading.offset, what=source.describe(), reading=how)
 
     def expiry(self, source: DeltaSource | StreamTable, reading: Reading) -> Expiry | None:
@@ -80,14 +130,12 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
         position = DeltaPosition.of(reading.offset)
         if position is None:
             return None
-        return table_expiry(self.table(source, reading.target.lake), position, changes=source.reads_changes)
+        return table_expiry(table_of(source, reading.target.lake), position, changes=source.reads_changes)
 
     def rows(self, source: DeltaSource | StreamTable, reading: Reading, end: SourceOffset) -> int | None:
         """Return the rows that commits of a stream's table have added, where whole versions are read."""
         versions = _versions_read(source, reading, end)
-        return (
-            None if versions is None else rows_of_versions(self.table(source, reading.target.lake), versions)
-        )
+        return None if versions is None else rows_of_versions(table_of(source, reading.target.lake), versions)
 
     def newest_event(
         self, source: DeltaSource | StreamTable, reading: Reading, end: SourceOffset
@@ -96,7 +144,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
         versions = _versions_read(source, reading, end)
         if versions is None or source.watermark is None:
             return None
-        table = self.table(source, reading.target.lake)
+        table = table_of(source, reading.target.lake)
         return newest_in_versions(table, versions, source.watermark.column)
 
     def span(self, source: DeltaSource | StreamTable, reading: Reading, period: Period) -> SourceSpan | None:
@@ -107,7 +155,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
 
     def now(self, source: DeltaSource | StreamTable, reading: Reading) -> Start:
         """Return the newest version."""
-        table = self.table(source, reading.target.lake).open()
+        table = table_of(source, reading.target.lake).open()
         if table is None:
             fix = "correct the path, or create the table."
             if source.upstream is not None:
@@ -146,10 +194,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
 
     def fits(self, source: DeltaSource | StreamTable, reading: Reading) -> bool:
         """Return whether the id of the table is the one that was read."""
-        position, table = (
-            DeltaPosition.of(reading.offset),
-            self.table(source, reading.target.lake).open(),
-        )
+        position, table = DeltaPosition.of(reading.offset), table_of(source, reading.target.lake).open()
         return (
             position is not None and table is not None and str(table.metadata().id) == position.reservoir_id
         )
@@ -161,13 +206,16 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
 
     def external(self, source: DeltaSource | StreamTable, target: "Target | None") -> Iterator[ExternalData]:
         """Yield a table that no stream writes."""
-        if isinstance(source, DeltaSource):
-            yield ExternalData(
-                path=folder_key("delta", source.path),
-                kind="deltalake",
-                description=f"Delta table {source.path}.",
-                metadata={SOURCE: source.path},
-            )
+        if not isinstance(source, DeltaSource):
+            return
+        name = source.table or source.path
+        metadata = {SOURCE: name} | ({TABLE_NAME: name} if source.table else {})
+        yield ExternalData(
+            path=catalog_key(name) if source.table else folder_key("delta", name),
+            kind="deltalake",
+            description=f"Delta table {name}.",
+            metadata=metadata,
+        )
 
     def load(self, source: DeltaSource | StreamTable, context: SourceContext, name: str) -> "DataFrame":
         """Return the rows of a table; only new ones where it streams."""
@@ -177,7 +225,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
 
     def _load_table(self, source: DeltaSource, context: SourceContext, name: str) -> "DataFrame":
         """Return a table's rows; only new ones where it streams."""
-        table = self.table(source, context.target.lake)
+        table = table_of(source, context.target.lake)
         if source.mode == "static":
             return table.read(context.spark, versionAsOf=str(context.pins[name]))
         start = context.starts.get(name, "declared")

@@ -8,6 +8,7 @@ read, as of the version up to which the stream has read.
 from typing import TYPE_CHECKING
 
 from tidemill.connectors.answers import Period, SourceSpan
+from tidemill.connectors.delta.location import table_of
 from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.definitions.source import StreamTable
@@ -40,7 +41,7 @@ def table_span(
     options = source.options if isinstance(source, DeltaSource) else {}
     if at.is_starting or any(key.lower() in _STARTING for key in options):
         return SourceSpan(reads=f"all of {name}, because the stream begins within it")
-    table = lake.table(source.stream) if isinstance(source, StreamTable) else lake.table_at(source.path)
+    table = table_of(source, lake)
     newest = at.version - (at.index < 0)
     versions = [version for version in table.log.versions() if version <= newest]
     commits = [commit for version in versions if (commit := table.log.commit(version))]

@@ -13,6 +13,7 @@ from tidemill.connectors.known_options import (
     known_options,
     option_of,
 )
+from tidemill.definitions.arguments import ADDED_LATER
 from tidemill.definitions.source import MAX_FILES_PER_BATCH, Source, positive
 from tidemill.errors import DefinitionError
 from tidemill.text.sql_parsing import valid_schema
@@ -64,7 +65,7 @@ class FileSource(Source):
     max_bytes_per_batch: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     mode: FileMode = "append"
-    is_ordered: bool = False
+    is_ordered: bool = field(default=False, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:

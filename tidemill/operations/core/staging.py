@@ -20,12 +20,11 @@ from tidemill.operations.core.steps import (
     staging_records,
 )
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.decide.decision import decide
 from tidemill.run.execute.progress import Live
 from tidemill.run.execute.stream_run import StreamRun
 from tidemill.sinks.shared_append import appending
-from tidemill.text.names import sql_identifier
+from tidemill.text.names import QUARANTINE, sql_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from tidemill.catalog.sources import located
 from tidemill.checks.context import CheckContext
 from tidemill.checks.exactly_once import compare, newest_position
 from tidemill.connectors.source_record import SourceRecord
@@ -78,7 +79,11 @@ def accept_findings(stream: "Stream", target: "Target", *, dry_run: bool = False
         records = subject.snapshot.records
         before = records.checked() or Checked()
         context = CheckContext(
-            stream=stream, target=target, snapshot=subject.snapshot, now=datetime.now(UTC), before=before
+            stream=located(stream, subject.snapshot.sources),
+            target=target,
+            snapshot=subject.snapshot,
+            now=datetime.now(UTC),
+            before=before,
         )
         findings = compare(context).findings
         if not findings:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from tidemill.catalog.sources import resolved_tables
 from tidemill.connectors.connector import SourceContext
 from tidemill.definitions.options import pinned_differences
 from tidemill.definitions.stream import Stream
@@ -106,11 +107,11 @@ def build_now(
     """
     lake, tail = target.lake, snapshot.tail
     bound = source_records.bindings(stream, target)
-    sources = new_readers.with_starts(
-        stream, lake, tail, source_records.updated_sources(stream, target, snapshot, bound)
-    )
-    starts = new_readers.starting_points(stream, lake, tail, sources)
+    sources = source_records.updated_sources(stream, target, snapshot, bound)
     with session_of(engine, stream.query.confs(engine.default_partitions())) as spark:
+        stream, sources = resolved_tables(stream, spark, lake, tail, sources)
+        sources = new_readers.with_starts(stream, lake, tail, sources)
+        starts = new_readers.starting_points(stream, lake, tail, sources)
         schemas = schemas_of(with_schemas(stream, spark, sources))
         pins = current_versions(stream, lake, stand_ins or {})
         context = SourceContext(spark, target, pins, starts, schemas, stand_ins=stand_ins or {})

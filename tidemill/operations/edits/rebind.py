@@ -1,34 +1,45 @@
-"""A source that is bound to another folder, cluster or topic: the checkpoint continues there."""
+"""A source that is bound to another folder, cluster or topic, or a table that moved: the checkpoint continues there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tidemill.catalog.sources import binding_to, location_of, refuse_managed_commits
 from tidemill.checkpoint.format.offsets import Offsets
 from tidemill.connectors.answers import Continuation
 from tidemill.connectors.connector import Binding, Reading
+from tidemill.connectors.delta.location import table_at
 from tidemill.connectors.registry import binding_of, describe, difference, resolved
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source
 from tidemill.errors import TerminalError
 from tidemill.operations.core.change import Change, StreamUnderChange, changing
 from tidemill.operations.core.spec import Argument, OperationSpec, flag
+from tidemill.run.spark.engine import session_of
 
 if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
+    from tidemill.run.spark.engine import Engine
     from tidemill.target.target import Target
 
 
 def rebind(
-    stream: "Stream", target: "Target", source: str, *, from_beginning: bool = False, dry_run: bool = False
+    stream: "Stream",
+    target: "Target",
+    source: str,
+    *,
+    engine: "Engine | None" = None,
+    from_beginning: bool = False,
+    dry_run: bool = False,
 ) -> Change:
     """Let a source continue in what the target binds it to now.
 
     Its position is kept: the offsets of a topic are continued in the new topic, and files that have the same path
-    below the new folder count as read.
+    below the new folder count as read. A table of a catalog must be the same table in another folder.
 
     Args:
         target: The target, with the new binding.
+        engine: Where Spark sessions come from; asked for a table of a catalog only.
         from_beginning: Whether everything in the new folder or topic is read instead.
 
     Raises:
@@ -39,11 +50,11 @@ def rebind(
     with changing(stream, target, "rebind", dry_run=dry_run) as subject:
         declared = stream.sources.get(source)
         recorded = subject.sources.get(source, SourceRecord())
-        now = None if declared is None else binding_of(declared, target)
+        now = None if declared is None else _binding_now(stream, source, declared, target, engine)
         if declared is None or now is None or recorded.binding is None:
             bound = [known for known, record in subject.sources.items() if record.binding is not None]
             raise subject.refuse(
-                f"no folder and no topic is recorded for a source {source!r}.",
+                f"no folder, topic or table of a catalog is recorded for a source {source!r}.",
                 f"name one of {', '.join(bound) or 'its sources, once it has run'}.",
                 code="source-never-read",
             )
@@ -66,6 +77,19 @@ def rebind(
         )
 
 
+def _binding_now(
+    stream: "Stream", name: str, source: Source, target: "Target", engine: "Engine | None"
+) -> Binding | None:
+    """Return what a source is bound to now; of a table in a catalog, the catalog is asked."""
+    table = source.catalog_table
+    if table is None or engine is None:
+        return binding_of(source, target)
+    with session_of(engine) as spark:
+        location = location_of(stream, name, table, spark)
+    refuse_managed_commits(stream, name, table_at(location, target.lake))
+    return binding_to(table, location)
+
+
 _Plan = tuple[tuple[str, ...], Callable[[], None]]
 
 
@@ -84,6 +108,8 @@ class _Rebinding:
     def plan(self) -> _Plan:
         snapshot = self.subject.snapshot
         offset = snapshot.tail.planned(self.name)
+        if not self.source.streaming:
+            return ("It is a snapshot: the next batch reads it there.",), lambda: None
         if offset is None or offset.raw is None:
             return ("Nothing of the source was read so far.",), lambda: None
         connector, bound = resolved(self.source, self.target)
@@ -145,7 +171,8 @@ class _Rebinding:
 
 REBIND = OperationSpec(
     kind="rebind",
-    summary="Accept the folder or topic that the target now binds a source to, after a comparison with the checkpoint.",
+    summary="Accept the folder, topic or location of a table that a source is bound to now, after a comparison with "
+    "the checkpoint.",
     apply=rebind,
     arguments=(
         Argument(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
 
+from tidemill.catalog.sources import located
 from tidemill.checkpoint import SourceFile
 from tidemill.checkpoint.format.source_log import LogEntry
 from tidemill.checkpoint.write import CheckpointWriter
@@ -25,7 +26,7 @@ from tidemill.operations.generations.starting_positions import ends_now, named
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE
+from tidemill.text.names import QUARANTINE
 
 if TYPE_CHECKING:
     from tidemill.checkpoint import OffsetEntry
@@ -69,6 +70,7 @@ def reset(
     records = StreamRecords(target.lake, stream.name)
     with leased(records, KIND, dry_run=dry_run) as lease:
         snapshot = records.snapshot()
+        stream = located(stream, snapshot.sources)
         arguments = RESET.recorded(
             start=start, table=table, allow_doubled=allow_doubled, allow_skipped=allow_skipped
         )

@@ -36,10 +36,9 @@ from tidemill.records.manifest import Manifest
 from tidemill.records.newest_events import NewestEvents, with_batches
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import Snapshot, StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.storage.store import Store
 from tidemill.text.durations import flag_time, now_iso
-from tidemill.text.names import MAIN_SINK
+from tidemill.text.names import MAIN_SINK, QUARANTINE
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:

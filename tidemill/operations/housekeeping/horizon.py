@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tidemill.catalog.sources import located
 from tidemill.checkpoint import FileAbsentError, SourceOffset, offset_batches, read_offset
 from tidemill.connectors.delta.position import DeltaPosition
 from tidemill.connectors.registry import connector_of
@@ -188,10 +189,15 @@ class Horizons:
     def _pinned(self, path: "TableRef") -> Iterator[Need]:
         """Yield the snapshots that a batch which runs or must be repeated reads."""
         for reader in self.streams:
-            for name, source in reader.sources.items():
-                if source.streaming or connector_of(source).table(source, self.lake) != path:
+            records = StreamRecords(self.lake, reader.name)
+            for name, declared in reader.sources.items():
+                if declared.streaming:
                     continue
-                records = StreamRecords(self.lake, reader.name)
+                source = declared
+                if source.catalog_table is not None:
+                    source = located(reader, records.snapshot().sources).sources[name]
+                if connector_of(source).table(source, self.lake) != path:
+                    continue
                 pins = records.pins()
                 repeats = records.snapshot().tail.next_start.kind == "repeat_batch"
                 if pins is not None and name in pins.versions and (repeats or records.holder() is not None):

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from tidemill.catalog.sources import located
 from tidemill.connectors.connector import SourceContext
 from tidemill.definitions.sink import BatchIdentity, CommitMetadata, SinkBatch
 from tidemill.errors import TerminalError, TidemillError
@@ -34,7 +35,7 @@ from tidemill.operations.quarantine.replay_plan import Replay, Verdict, effects_
 from tidemill.operations.quarantine.replayed_rows import held, validated, verdict_of, write_output
 from tidemill.records.operation import Operation, unfinished_error
 from tidemill.records.stream_records import Snapshot, StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE, has_quarantine, with_kind
+from tidemill.run.batch.quarantine import has_quarantine, with_kind
 from tidemill.run.decide.preconditions import check_records
 from tidemill.run.execute import query
 from tidemill.run.pause_points import pause_point
@@ -44,7 +45,7 @@ from tidemill.run.tables.new_readers import starting_points
 from tidemill.run.tables.schemas import schemas_of
 from tidemill.run.tables.versions import current_versions
 from tidemill.storage.table_ref import TableRef
-from tidemill.text.names import MAIN_SINK
+from tidemill.text.names import MAIN_SINK, QUARANTINE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,6 +97,7 @@ def replay_quarantine(
         if operation is None and (snapshot.manifest is None or records.table(QUARANTINE).open() is None):
             return Replay.of(stream.name, Verdict(by_rule={}))
         with _translated(stream), ExitStack() as sessions:
+            stream = located(stream, snapshot.sources)
             replaying = _Replaying(stream, target, engine, snapshot, sessions)
             if operation is None:
                 check_records(stream, snapshot)

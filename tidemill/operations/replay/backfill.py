@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from tidemill.catalog.sources import located
 from tidemill.connectors.feed import feed_of
 from tidemill.definitions.code_version import code_version
 from tidemill.errors import TerminalError
@@ -81,6 +82,7 @@ def backfill(
     """
     records = StreamRecords(target.lake, stream.name)
     snapshot = records.snapshot()
+    stream = located(stream, snapshot.sources)
     length = lookback_of(stream, lookback)
     arguments = BACKFILL.recorded(
         begin=begin, end=end, lookback=length, allow_missing=allow_missing, keep_staging=keep_staging

@@ -12,11 +12,11 @@ from tidemill.connectors.feed import feed_of
 from tidemill.connectors.files.addresses import plain_path
 from tidemill.connectors.registry import resolved
 from tidemill.definitions.columns import ORIGIN, RAW, VIOLATED
-from tidemill.run.batch.quarantine import INPUT, OUTPUT, QUARANTINE, of_kind, united, with_kind
+from tidemill.run.batch.quarantine import INPUT, OUTPUT, of_kind, united, with_kind
 from tidemill.run.batch.row_json import part_of_json
 from tidemill.run.batch.writer import batch_column
 from tidemill.run.spark.classic import local_checkpoint
-from tidemill.text.names import sql_identifier
+from tidemill.text.names import QUARANTINE, sql_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

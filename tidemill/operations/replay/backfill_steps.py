@@ -25,8 +25,8 @@ from tidemill.operations.replay.planned_batch import plan_first_batch, plan_flus
 from tidemill.operations.replay.range_tables import RangeTables
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.stream_records import Snapshot
-from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.text.durations import parse_duration
+from tidemill.text.names import QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,13 +99,15 @@ class Backfilling(Staging):
             firsts |= {name: span.first_version for name, span in spans.items() if span.is_part}
             starts = {
                 name: SourceRecord(
+                    # The range is computed from the table that the stream has read.
+                    binding=recorded.get(name, SourceRecord()).binding if source.catalog_table else None,
                     start=_start(source, firsts.get(name)),
                     first_version=firsts.get(name),
                     schema=recorded.get(name, SourceRecord()).schema,
                     accepted_versions=recorded.get(name, SourceRecord()).accepted_versions,
                 )
                 for name, source in self.stream.sources.items()
-                if source.streaming or source.infers_schema
+                if source.streaming or source.infers_schema or source.catalog_table
             }
             generation = Generation(number=number, why=KIND, sources=starts)
             staged.write_manifest(Manifest(generations=(generation,)))

@@ -13,6 +13,7 @@ publication, each of which can be repeated:
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tidemill.catalog.sources import located
 from tidemill.checkpoint import CheckpointFormatError
 from tidemill.checkpoint.write import CheckpointWriter
 from tidemill.connectors.source_record import SourceRecord
@@ -34,8 +35,8 @@ from tidemill.operations.replay.range_origins import missing_in_sources
 from tidemill.records.manifest import Generation, Manifest
 from tidemill.records.operation import Operation
 from tidemill.records.stream_records import StreamRecords
-from tidemill.run.batch.quarantine import QUARANTINE
 from tidemill.run.execute.progress import Live
+from tidemill.text.names import QUARANTINE
 from tidemill.text.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _missing(
         return (f"Its checkpoint cannot be read ({error}), so it is not known what is missing.",)
     if snapshot.tail.query_id is None and manifest.active.query_id is not None:
         return (f"Its checkpoint {snapshot.checkpoint} is missing, and with it what was read.",)
-    return missing_in_sources(stream, target, snapshot)
+    return missing_in_sources(located(stream, snapshot.sources), target, snapshot)
 
 
 def _rows(records: StreamRecords) -> int | None:

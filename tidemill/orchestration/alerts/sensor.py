@@ -48,7 +48,9 @@ def alert_sensors(
     streams = {
         keys[stream.name]: stream for pipeline in pipelines for stream in pipeline if stream.name in keys
     }
-    checks = [AssetCheckKey(key, name) for key, stream in streams.items() for name in check_names(stream)]
+    checks = [
+        AssetCheckKey(key, name) for key, stream in streams.items() for name in check_names(stream, target)
+    ]
 
     @sensor(
         name=f"{prefix}{NAME}",

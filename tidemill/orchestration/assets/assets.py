@@ -205,7 +205,7 @@ def streaming_assets(
         name=f"{prefix}{pipeline.name}__streams",
         description=pipeline.description,
         specs=list(specs.values()),
-        check_specs=[spec for key, stream in streams.items() for spec in check_specs(stream, key)],
+        check_specs=[spec for key, stream in streams.items() for spec in check_specs(stream, key, target)],
         can_subset=True,
         required_resource_keys={resource},
         pool=pool,

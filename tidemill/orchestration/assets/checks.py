@@ -24,6 +24,7 @@ from tidemill.checks.rows import consequence
 if TYPE_CHECKING:
     from tidemill.checks.result import CheckResult
     from tidemill.definitions.stream import Stream
+    from tidemill.target.target import Target
 
 Event = MaterializeResult[None] | AssetCheckResult | AssetMaterialization | AssetCheckEvaluation
 _DATA_VERSION = "dagster/data_version"
@@ -62,11 +63,14 @@ DESCRIPTIONS = {
     "backlog": "Unread data becomes less, and is read before the retention of its source removes it.",
     "freshness": "The newest event in the table is as young as declared.",
     "quarantine": "The share of refused records is under the declared bound.",
+    "in_catalog": "The catalog has the tables of the stream at their locations, as a run last saw it.",
 }
 
 
-def check_specs(stream: "Stream", key: AssetKey) -> list[AssetCheckSpec]:
+def check_specs(stream: "Stream", key: AssetKey, target: "Target | None" = None) -> list[AssetCheckSpec]:
     """Return the checks of a stream: those that it always has, and one per expectation.
+
+    In a target with a catalog there is one of the names of its tables as well.
 
     An expectation that stops a run blocks what is downstream, in its run and, through automation conditions, in others.
     """
@@ -78,7 +82,7 @@ def check_specs(stream: "Stream", key: AssetKey) -> list[AssetCheckSpec]:
             description=DESCRIPTIONS.get(name) or f"{rules[name].condition} ({consequence(rules[name])})",
             blocking=name in rules and rules[name].on_violation == "fail",
         )
-        for name in check_names(stream)
+        for name in check_names(stream, target)
     ]
 
 

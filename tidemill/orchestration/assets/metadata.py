@@ -7,6 +7,7 @@ displays them specially. docs/dagster.md lists them all.
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,16 +27,20 @@ from dagster import (
 )
 from deltalake.schema import ArrayType, MapType, StructType
 
+from tidemill.catalog.names import names_of
+from tidemill.connectors.answers import TABLE_NAME
 from tidemill.storage.table_ref import TableRef
+from tidemill.text.names import MAIN_SINK
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+    from tidemill.definitions.stream import Stream
     from tidemill.plans.lineage import Lineage
     from tidemill.records.batch import BatchRecord
     from tidemill.run.execute.results import StreamResult
     from tidemill.storage.lake import Lake
-    from tidemill.text.names import StreamName
+    from tidemill.target.target import Target
 
     Value = (
         int
@@ -97,6 +102,7 @@ def result_metadata(
         },
         **_position(result, now),
         **_lineage(result.lineage, inputs or {}),
+        **_catalog(result),
     }
     if result.batches:
         metadata["tidemill/start_offsets"] = _offsets(result.batches[0].start_offsets)
@@ -109,16 +115,28 @@ def result_metadata(
     return metadata
 
 
+def _catalog(result: "StreamResult") -> "Metadata":
+    """Return the names of the stream's tables in a catalog, and what it said about them; nothing without one."""
+    if not result.catalog:
+        return {}
+    tables = {sink: asdict(one) for sink, one in result.catalog.items()}
+    names = {TABLE_NAME: result.catalog[MAIN_SINK].name} if MAIN_SINK in result.catalog else {}
+    return {**names, "tidemill/catalog": MetadataValue.json(tables)}
+
+
 def idle_metadata(result: "StreamResult", now: datetime) -> "Metadata":
     """Return the position of an idle stream, without counts: plots show only runs that did something."""
     return {"tidemill/reason": result.reason, **_position(result, now)}
 
 
-def definition_metadata(name: "StreamName", lake: "Lake") -> "Metadata":
-    """Return what is known of a stream's table without a run: its path, and its columns once it exists."""
-    table = lake.table(name)
+def definition_metadata(stream: "Stream", target: "Target") -> "Metadata":
+    """Return what is known of a stream's table without a run: its name, its path, and its columns once it exists.
+
+    Its name is the one in the catalog, where the target or the sink has one.
+    """
+    table, name = target.lake.table(stream.name), stream.name
     return {
-        "dagster/table_name": f"{name.pipeline}.{name.stream}",
+        TABLE_NAME: str(names_of(stream, target).get(MAIN_SINK, f"{name.pipeline}.{name.stream}")),
         **_location(table),
         **_columns(_opened(table)),
     }

@@ -111,9 +111,7 @@ def stream_specs(
     with ThreadPoolExecutor(_THREADS) as pool:
         # Opening a table takes longer than all else about a stream, and most of that time without Python's lock.
         tables = (
-            {}
-            if target is None
-            else {s.name: pool.submit(definition_metadata, s.name, target.lake) for s in pipeline}
+            {} if target is None else {s.name: pool.submit(definition_metadata, s, target) for s in pipeline}
         )
         for stream in pipeline:
             sources, kinds = _sources(stream, specs, translator, target)

@@ -13,6 +13,7 @@ from tidemill.connectors.violations import IS_REFUSED
 from tidemill.definitions.columns import ORIGIN, ORIGIN_TYPE, RAW, REFUSED_BY, VIOLATED
 from tidemill.definitions.sink import transaction_app_id
 from tidemill.run.batch.row_json import has_origin, json_columns, row_as_json
+from tidemill.text.names import QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tidemill.definitions.stream import Stream
     from tidemill.records.stream_records import StreamRecords
 
-QUARANTINE = "quarantine"
 INPUT, OUTPUT = "input", "output"
 """The kinds of what is in a quarantine."""
 KIND = "kind"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from tidemill.catalog.sources import located
 from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.connector import Reading
 from tidemill.connectors.registry import backlog_of
@@ -185,6 +186,7 @@ def decide_run(stream: "Stream", target: Target) -> RunDecision:
 
 def decide(stream: "Stream", target: Target, snapshot: Snapshot) -> RunDecision:
     """Decide what a run would do to a stream with these records; raise what `decide_run` raises."""
+    stream = located(stream, snapshot.sources)
     check(stream, snapshot)
     source_records.check_names(stream, snapshot)
     bound = source_records.bindings(stream, target)

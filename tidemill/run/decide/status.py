@@ -1,11 +1,12 @@
 """Status: where a stream stands, without starting Spark or Dagster."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from tidemill.catalog.names import is_in_catalog
 from tidemill.connectors.backlog import amount_of
 from tidemill.definitions.run_when import Amount
 from tidemill.errors import CheckpointError, TidemillError
@@ -17,6 +18,7 @@ from tidemill.text.durations import format_duration, parse_duration
 if TYPE_CHECKING:
     from tidemill.connectors.backlog import Backlog
     from tidemill.definitions.stream import Stream
+    from tidemill.records.registrations import Registration
     from tidemill.run.decide.decision import RunDecision
     from tidemill.target.target import Target
 
@@ -58,6 +60,7 @@ class Status:
         warnings: What the author of the stream may not expect, one sentence each.
         polls: The sources that only a run can count, and when one does, one sentence each.
         sinks: Its sinks that are no tables.
+        catalog: What a catalog said about its tables when a run last asked it, by sink; empty without a catalog.
     """
 
     stream: str
@@ -74,6 +77,7 @@ class Status:
     warnings: Sequence[str] = ()
     polls: Sequence[str] = ()
     sinks: Sequence[SinkStatus] = ()
+    catalog: "Mapping[str, Registration]" = field(default_factory=dict)
 
 
 def statuses_of(streams: "Sequence[Stream]", target: "Target") -> list[Status]:
@@ -85,7 +89,12 @@ def statuses_of(streams: "Sequence[Stream]", target: "Target") -> list[Status]:
 def status_of(stream: "Stream", target: "Target") -> Status:
     """Return the status of a stream; whatever is wrong with it becomes its state."""
     records = StreamRecords(target.lake, stream.name)
-    status = Status(stream=str(stream.name), state="never_run", sinks=_sinks(stream))
+    status = Status(
+        stream=str(stream.name),
+        state="never_run",
+        sinks=_sinks(stream),
+        catalog=records.registrations().tables if is_in_catalog(stream, target) else {},
+    )
     try:
         snapshot = records.snapshot()
         status = replace(_recorded(status, snapshot), sinks=_sinks(stream, snapshot))

@@ -8,6 +8,7 @@ from tidemill.errors import TidemillError
 from tidemill.plans.lineage import Lineage
 from tidemill.plans.observations import Fold, Observations
 from tidemill.records.batch import BatchRecord, Late
+from tidemill.records.registrations import Registration
 from tidemill.text.names import StreamName
 
 _FOLDS: Mapping[Fold, Callable[[Sequence[float]], float]] = {
@@ -38,6 +39,7 @@ class StreamResult:
         warnings: What its author may not expect, one sentence each.
         lineage: The columns of the sources that each output column is computed from, where the plan shows them.
         observations: What its function observes, and how the values of several batches combine.
+        catalog: What a catalog said about its tables, by sink; empty where no catalog has them.
     """
 
     stream: StreamName
@@ -55,6 +57,7 @@ class StreamResult:
     warnings: tuple[str, ...] = ()
     lineage: Lineage = field(default_factory=dict)
     observations: Observations = field(default_factory=dict)
+    catalog: Mapping[str, Registration] = field(default_factory=dict)
 
     def total(self, count: Literal["rows_read", "rows_written", "rows_quarantined", "rows_dropped"]) -> int:
         """Return a count over all batches; unknown counts add nothing."""

@@ -11,6 +11,7 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from tidemill.catalog.registrar import Registrar
 from tidemill.checkpoint import CheckpointFormatError, Tail, changes_to_apply, read_tail_or_empty
 from tidemill.connectors.connector import SourceContext
 from tidemill.connectors.feed import feed_of
@@ -71,6 +72,7 @@ class StreamQueries:
         spark: Their session.
         confs: The confs of the stream, which the session has.
         sources: The records of the stream's sources.
+        registrar: Registers the tables of the stream in a catalog; None where there is none.
         running: The last query that was started; None before the first.
         lineage: Of each column of the last query that was built.
         observations: What the function of that query observes.
@@ -85,6 +87,7 @@ class StreamQueries:
     spark: "SparkSession"
     confs: dict[str, str]
     sources: Mapping[str, SourceRecord]
+    registrar: Registrar | None = None
     running: RunningQuery | None = field(init=False, default=None)
     lineage: Lineage = field(init=False, default_factory=dict)
     observations: Observations = field(init=False, default_factory=dict)
@@ -153,9 +156,17 @@ class StreamQueries:
             spark_version=self.spark.version,
             confs=self.recorder.generation.confs or query.pinned_confs(self.confs),
         )
+        if self.registrar is not None:
+            self.registrar.comment(built.output)
         self.lineage, self.observations = built.lineage, built.observations
         self._last = pins, built
         return built
+
+    def register(self) -> None:
+        """Register the tables that are not registered, where a catalog has them; no query may run."""
+        if self.registrar is not None:
+            self.registrar.comment()  # a quarantine exists from its first record on
+            self.registrar.register()
 
     def repair(self) -> None:
         """Repair what a killed run left half done, until nothing is.
@@ -323,7 +334,7 @@ class StreamQueries:
         """
         started = self.start(writer, expected=expected)
         self.recorder.update(query_id=str(started.id))
-        take = partial(_take, self.recorder, self.live, self.stream.name)
+        take = partial(_take, self.recorder, self.live, self.stream.name, self.registrar)
         self.wait(started, take, self.recorder.complete, enough=enough or (lambda: False))
 
     def start(self, writer: "DataStreamWriter", *, expected: int | None) -> "StreamingQuery":
@@ -371,13 +382,22 @@ class StreamQueries:
         complete()
 
 
-def _take(recorder: Recorder, live: Live, stream: "StreamName", progress: list[Progress]) -> None:
-    """Record batches that have ended, and show them.
+def _take(
+    recorder: Recorder,
+    live: Live,
+    stream: "StreamName",
+    registrar: Registrar | None,
+    progress: list[Progress],
+) -> None:
+    """Record batches that have ended, show them, and register the tables that they were written to.
 
     This is no method: a query that refers to its run would keep the run's session in a cycle until the interpreter
     ends, and then closing the session of Spark Connect waits forever for a thread that has ended.
     """
-    show_batches(live, stream, recorder.take(progress))
+    lines = recorder.take(progress)
+    show_batches(live, stream, lines)
+    if registrar is not None:
+        registrar.take(lines)
 
 
 def show_batches(live: Live, stream: "StreamName", lines: Sequence[BatchRecord]) -> None:

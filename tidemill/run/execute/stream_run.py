@@ -17,6 +17,8 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from tidemill.catalog.registrar import Registrar
+from tidemill.catalog.sources import resolved_tables
 from tidemill.checkpoint import Tail, read_tail_or_empty
 from tidemill.connectors.connector import SourceContext
 from tidemill.plans.operators import have_timers
@@ -130,6 +132,10 @@ class StreamRun:
         return self.decision.snapshot
 
     @property
+    def _registrar(self) -> Registrar | None:
+        return None if self._queries is None else self._queries.registrar
+
+    @property
     def _checkpoint(self) -> "Store":
         return self._snapshot.checkpoint
 
@@ -150,9 +156,11 @@ class StreamRun:
             spark.conf.set(key, value)
         record_jvm(self.lease, self.engine, spark)
         classic.use_scheduler_pool(spark, str(self.stream.name))
+        lake, before = self.target.lake, self._snapshot.tail
+        stream, sources = resolved_tables(self.stream, spark, lake, before, self.decision.sources)
+        self.decision = replace(self.decision, stream=stream, sources=sources)
         self._read_events_again(spark)
         record_behind(self.stream, self.target, self._snapshot)
-        lake, before = self.target.lake, self._snapshot.tail
         sources = new_readers.with_starts(self.stream, lake, before, self.decision.sources)
         sources = with_schemas(self.stream, spark, sources)
         check_edges(self.stream, lake, before, sources)
@@ -170,10 +178,16 @@ class StreamRun:
             spark=spark,
             confs=confs,
             sources=sources,
+            registrar=Registrar.of(self.stream, self.target, self._snapshot.records, spark, self.lease.check),
         )
         queries.repair()
-        if planned_only:
-            return
+        if not planned_only:
+            self._read_all(queries)
+        queries.register()
+
+    def _read_all(self, queries: StreamQueries) -> None:
+        """Read what waits, or what arrives as well, and emit what is due."""
+        lake = self.target.lake
         self._continue_watermark(queries, waiting=[*self.decision.counted, *self.decision.uncounted])
         self._pass_restores(queries)
         if self.follow is not None and self.follow.mode != "micro-batch":
@@ -321,11 +335,12 @@ class StreamRun:
     def _warnings(self, batches: tuple[BatchRecord, ...]) -> tuple[str, ...]:
         """Return what the stream's author may not expect, one sentence each."""
         decision = replace(self.decision, manifest=self._recorder.manifest)
+        known = (*decision.warnings, *(() if self._registrar is None else self._registrar.warnings))
         ignored = sum(batch.rows_ignored or 0 for batch in batches)
         if not ignored or self.stream.query.output_mode != "update":
-            return decision.warnings
+            return known
         return (
-            *decision.warnings,
+            *known,
             (
                 f"{pluralize(ignored, 'update')} of its output did not raise sequence_by and changed nothing. "
                 "Fix: leave sequence_by out, and the newest batch wins."
@@ -358,4 +373,5 @@ class StreamRun:
             warnings=self._warnings(batches),
             lineage={} if self._queries is None else self._queries.lineage,
             observations={} if self._queries is None else self._queries.observations,
+            catalog={} if self._registrar is None else self._registrar.tables,
         )

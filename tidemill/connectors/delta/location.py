@@ -1,0 +1,49 @@
+"""Where the table of a source is: a stream's own, one by its path, or one of a catalog at its recorded location."""
+
+from typing import TYPE_CHECKING
+
+from tidemill.connectors.delta.source import DeltaSource
+from tidemill.definitions.source import StreamTable
+from tidemill.errors import TerminalError
+from tidemill.storage.locations import spelled
+from tidemill.storage.table_ref import TableRef
+
+if TYPE_CHECKING:
+    from tidemill.storage.lake import Lake
+
+
+def located_table(source: DeltaSource | StreamTable, lake: "Lake") -> TableRef | None:
+    """Return the table that a source reads; None of a name in a catalog whose location is not recorded yet.
+
+    Raises:
+        ConfigurationError: A catalog has it on another store than the lake.
+    """
+    if isinstance(source, StreamTable):
+        return lake.table(source.stream)
+    return None if source.folder is None else table_at(source.folder, lake)
+
+
+def table_of(source: DeltaSource | StreamTable, lake: "Lake") -> TableRef:
+    """Return the table that a source reads.
+
+    Raises:
+        TerminalError: It is named in a catalog, and no run has asked for its location.
+        ConfigurationError: A catalog has it on another store than the lake.
+    """
+    table = located_table(source, lake)
+    if table is None:
+        raise TerminalError(
+            f"{source.describe()}: its location is not known, because no run has asked the catalog for it.",
+            fix="run the stream first: its first run asks the catalog.",
+            code="catalog-location-unknown",
+        )
+    return table
+
+
+def table_at(location: str, lake: "Lake") -> TableRef:
+    """Return the table at a location as a catalog writes it.
+
+    Raises:
+        ConfigurationError: It is on a store that the target does not say how to reach.
+    """
+    return lake.table_at(spelled(location))
