@@ -136,10 +136,13 @@ def test_dagster_shows_the_name_and_the_location(shop):
     assert metadata["dagster/table_name"] == "main.sales.orders"
     assert metadata["dagster/uri"] == (shop.root / "lake/tables/shop/orders").as_uri()
     tables = {"main": was("registered")}
-    metadata = result_metadata(StreamResult(stream=ORDERS, outcome="updated", catalog=tables), NOW)
+    metadata = result_metadata(
+        StreamResult(stream=ORDERS, outcome="updated", catalog=tables), NOW, shop.target.lake
+    )
     assert metadata["dagster/table_name"] == "main.sales.orders"
     assert metadata["tidemill/catalog"].value["main"]["location"] == "/lake/orders"
-    assert "tidemill/catalog" not in result_metadata(StreamResult(stream=ORDERS, outcome="updated"), NOW)
+    without = result_metadata(StreamResult(stream=ORDERS, outcome="updated"), NOW, shop.target.lake)
+    assert "tidemill/catalog" not in without
 
 
 def test_a_target_with_a_catalog_has_one_more_check(shop):

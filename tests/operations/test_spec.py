@@ -36,7 +36,7 @@ ASKED = {
     "accept": {"new_source": "events"},
     "rebind": {"source": "events", "from_beginning": True},
     "rename-source": {"old": "events", "new": "orders"},
-    "adopt": {"checkpoint": Path("/data/a b"), "table": Path("/data/t")},
+    "adopt": {"checkpoint": "/data/a b", "table": "s3://data/t"},
     "prune": {"older_than": timedelta(days=3)},
     "maintain": {"keep": timedelta(hours=12)},
     "register": {},
