@@ -276,7 +276,8 @@ class ObjectStore:
             # Hadoop marks a folder by an empty file whose name ends with "/", and obstore gives it without the slash.
             if item["path"] != folder:
                 modified = item["last_modified"].timestamp()
-                yield Entry(self._relative(item["path"]), item["size"], modified)
+                version = item["e_tag"] or ""
+                yield Entry(self._relative(item["path"]), item["size"], modified, version=version)
 
     def _put(self, key: str, data: bytes, mode: Any) -> str:
         """Write a file and return its version.

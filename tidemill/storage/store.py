@@ -5,7 +5,7 @@ mkdir, exists or stat: a file is created or replaced as a whole, and a folder is
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -37,12 +37,14 @@ class Entry:
         modified: When a file was last written by the store's clock, seconds since the epoch; 0 of anything else.
         kind: A file or a folder. Only a confined store of a file system has more: `outside` is a symbolic link that
             leaves its root, `other` another link that leads to no file, a pipe or a device.
+        version: The version of a file's content, where a listing of the store has it; else "".
     """
 
     key: str
     size: int = 0
     modified: float = 0.0
     kind: EntryKind = "file"
+    version: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tidemill.checkpoint.format.errors import CheckpointFormatError, FileAbsentError
@@ -30,6 +31,8 @@ MAX_DEPTH = 8
 _BLOCK = 1 << 20
 # A start reads the newest entries of the logs several times.
 _KEPT_FILES, _KEPT_BYTES = 256, 64 << 10
+# Of a store whose listings have versions, the process keeps files of the logs: at most 32 MB.
+_RECENT_FILES, _SMALL_BYTES = 4096, 8 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +175,17 @@ class Folder:
 
         for_each(self.store, keep, wanted)
 
+    def _small(self, path: str) -> Entry | None:
+        """Return a small file whose version the listing has; None for other files, and before the listing."""
+        folder, _, name = path.rpartition("/")
+        item = self._items.get(folder, {}).get(name)
+        return item if item is not None and item.version and item.size <= _SMALL_BYTES else None
+
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Return a part of a file, fewer bytes where it ends before; raises as `read` does, except for the size."""
+        if path not in self._contents and (item := self._small(path)) is not None:
+            with _translated(path):
+                self._contents[path] = _content(self.store, path, item.version)
         if (kept := self._contents.get(path)) is not None:
             first = max(0, len(kept) + start) if start < 0 else start
             return kept[first : first + length]
@@ -183,6 +195,12 @@ class Folder:
         if is_whole and len(data) <= _KEPT_BYTES and len(self._contents) < _KEPT_FILES:
             self._contents[path] = data
         return data
+
+
+@lru_cache(maxsize=_RECENT_FILES)
+def _content(store: Store, path: str, _version: str) -> bytes:
+    """Return a file. A run opens its checkpoint about twenty times, and a sensor at each tick; few files are new."""
+    return store.read(path)
 
 
 Checkpoint = Folder | Store | str | os.PathLike[str]
