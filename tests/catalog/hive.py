@@ -52,8 +52,8 @@ def confs(folder: Path) -> dict[str, str]:
 
 def settings(folder: Path, where: str) -> SparkSettings:
     """Return the settings of that Spark: `local`, on a `warm` server, or with a lake on `s3`."""
-    lake = bucket() if where == "s3" else None
-    small = {"driver_memory": "1g", "shuffle_partitions": 2, "conf": confs(folder), "lake": lake}
+    store = {"store": bucket().settings, "has_lake_on_store": True} if where == "s3" else {}
+    small = {"driver_memory": "1g", "shuffle_partitions": 2, "conf": confs(folder), **store}
     if where != "warm":
         return SparkSettings(master="local[2]", **small)
     from tidemill.target.server_home import ServerHome
@@ -75,7 +75,9 @@ class Runs:
     def __init__(self, folder: Path, where: str) -> None:
         self.folder = folder
         self.scratch = Scratch(
-            lake=Lake(bucket().below("shop")) if where == "s3" else Lake.at(folder / "a lake"),
+            lake=Lake(bucket().below("shop"), access=bucket().settings)
+            if where == "s3"
+            else Lake.at(folder / "a lake"),
             landing=folder / "landing",
             engine=SparkEngine(settings(folder, where)),
             catalog=CatalogSettings(CATALOG, "shop"),
