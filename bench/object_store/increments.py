@@ -30,11 +30,6 @@ pipelines = ["bench.increment.hops:hops"]
 lake = "lake"
 [targets.store]
 lake = "s3://{bucket}/lake"
-[targets.store.store]
-endpoint = "{endpoint}"
-region = "us-east-1"
-access_key_id = "test"
-secret_access_key = "${{BENCH_SECRET}}"
 """
 COMMANDS = {
     "Tidemill, a folder": [BIN / "tidemill", "run", "hops", "--target", "folder"],
@@ -61,7 +56,7 @@ def main() -> None:
 def _measure(folder: Path, slow: SlowStore, rounds: int, *, addresses: bool) -> None:
     landing = folder / "landing"
     landing.mkdir()
-    config = CONFIG.format(bucket=slow.store.bucket, endpoint=slow.store.settings.endpoint)
+    config = CONFIG.format(bucket=slow.store.bucket) + slow.settings_of("store")
     (folder / "tidemill.toml").write_text(config, encoding="utf-8")
     environment = os.environ | {
         "BENCH_SECRET": "test",

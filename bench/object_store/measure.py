@@ -34,11 +34,6 @@ pipelines = ["many_streams:many"]
 [targets.dev]
 lake = "s3://{bucket}"
 landing = "landing"
-[targets.dev.store]
-endpoint = "{endpoint}"
-region = "us-east-1"
-access_key_id = "test"
-secret_access_key = "${{BENCH_SECRET}}"
 """
 
 
@@ -55,7 +50,7 @@ def main() -> None:
         pipeline, target = prepared(folder, options.streams)
         with slow_store(folder / "lake", options.milliseconds / 1000) as slow:
             target = replace(target, lake=Lake(slow.store))
-            settings = SETTINGS.format(bucket=slow.store.bucket, endpoint=slow.store.settings.endpoint)
+            settings = SETTINGS.format(bucket=slow.store.bucket) + slow.settings_of("dev")
             (folder / "tidemill.toml").write_text(settings, encoding="utf-8")
             (folder / "many_streams.py").write_text(MODULE.format(count=options.streams), encoding="utf-8")
             ways = {

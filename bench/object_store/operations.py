@@ -40,11 +40,6 @@ landing = "landing"
 [targets.store]
 lake = "s3://{bucket}/lake"
 landing = "s3://{bucket}/landing"
-[targets.store.store]
-endpoint = "{endpoint}"
-region = "us-east-1"
-access_key_id = "test"
-secret_access_key = "${{BENCH_SECRET}}"
 """
 OPERATIONS = (
     "run",
@@ -75,7 +70,7 @@ def main() -> None:
 
 def _measure(folder: Path, slow: SlowStore, runs: int) -> None:
     (folder / "operations_case.py").write_text(PIPELINE, encoding="utf-8")
-    config = CONFIG.format(bucket=slow.store.bucket, endpoint=slow.store.settings.endpoint)
+    config = CONFIG.format(bucket=slow.store.bucket) + slow.settings_of("store")
     (folder / "tidemill.toml").write_text(config, encoding="utf-8")
     for number in range(runs):
         _arrive(folder, slow, number)

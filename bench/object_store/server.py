@@ -48,6 +48,17 @@ class SlowStore:
         )
         return ObjectStore(BUCKET, settings=settings)
 
+    def settings_of(self, target: str) -> str:
+        """Return how a target of tidemill.toml reaches it; the secret is in BENCH_SECRET."""
+        given = self.store.settings
+        return f"""
+[targets.{target}.store]
+endpoint = "{given.endpoint}"
+region = "{given.region}"
+access_key_id = "{given.access_key_id}"
+secret_access_key = "${{BENCH_SECRET}}"
+"""
+
     def requests(self) -> list[tuple[str, str]]:
         """Return the kind and the address of each request since the last call."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)

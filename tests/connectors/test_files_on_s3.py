@@ -144,12 +144,16 @@ class Reader:
 
         monkeypatch.setattr(ObjectStore, "walk", noted)
 
-    def reads(self, *names: str) -> None:
+    def reads(self, *names: str, folder: str = "") -> None:
         log = self.checkpoint / "sources" / "events"
         log.mkdir(parents=True, exist_ok=True)
         lines = [
             json.dumps(
-                {"path": file_address(f"{self.store}/{name}"), "timestamp": 1, "batchId": self._entries}
+                {
+                    "path": file_address(f"{folder or self.store}/{name}"),
+                    "timestamp": 1,
+                    "batchId": self._entries,
+                }
             )
             for name in names
         ]
@@ -212,6 +216,14 @@ def test_files_that_are_declared_as_ordered_are_listed_after_the_last_one_that_w
     put(reader, "0", "4")
     assert reader.waiting(is_ordered=True).count == 1, "what comes before is not seen, as declared"
     assert reader.waiting().count == 2
+
+
+def test_what_was_read_elsewhere_says_nothing_about_the_names_of_a_folder(reader):
+    put(reader, "1", "2")
+    reader.reads("9", folder="s3a://zoo/elsewhere")
+
+    assert reader.waiting(is_ordered=True).count == 2
+    assert reader.listed == [""]
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from tidemill.catalog.entry import entry_of, reason_of
-from tidemill.connectors.delta.location import table_at
 from tidemill.connectors.registry import connector_of
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.errors import TerminalError, TransientError
@@ -87,7 +86,7 @@ def resolved_tables(
         if record.binding is not None and "location" in record.binding:
             _check_unchanged(stream, name, record.binding, table, location)
             location = str(record.binding["location"])
-        refuse_managed_commits(stream, name, table_at(location, lake))
+        refuse_managed_commits(stream, name, lake.table_at(location))
         now[name] = replace(record, binding=binding_to(table, location), kind=source.kind)
         locations[name] = location
     return _at(stream, locations), now

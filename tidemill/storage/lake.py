@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tidemill.errors import NOTHING_LOST, ConfigurationError
 from tidemill.storage.local_store import LocalStore, local_path, scheme_of
+from tidemill.storage.locations import spelled
 from tidemill.storage.object_store import SCHEMES, ObjectStore
 from tidemill.storage.s3_settings import S3Settings
 from tidemill.storage.store import Store
@@ -76,14 +77,15 @@ class Lake:
         )
 
     def table_at(self, path: str) -> TableRef:
-        """Return a table that no stream writes, by its folder or its address on S3.
+        """Return a table that no stream writes, by its folder or its address on S3, as people and catalogs write it.
 
         Raises:
             ConfigurationError: As `elsewhere` raises.
         """
+        path = spelled(path)
         if scheme_of(path) not in SCHEMES:
             return TableRef.at(local_path(path, field="The table"))
-        folder, _, name = path.rstrip("/").rpartition("/")
+        folder, _, name = path.rpartition("/")
         return TableRef(self.elsewhere(folder), name)
 
     def table(self, name: StreamName, sink: str = MAIN_SINK) -> TableRef:

@@ -4,7 +4,7 @@ import re
 from urllib.parse import unquote
 
 _FILE = re.compile(r"file:(//)?(?=/)", re.IGNORECASE)
-_S3 = re.compile(r"s3[an]?://", re.IGNORECASE)
+_S3 = re.compile(r"s3[an]?:/{1,2}", re.IGNORECASE)
 
 
 def spelled(location: str) -> str:

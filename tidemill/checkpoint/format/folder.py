@@ -183,10 +183,11 @@ class Folder:
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Return a part of a file, fewer bytes where it ends before; raises as `read` does, except for the size."""
-        if path not in self._contents and (item := self._small(path)) is not None:
+        kept = self._contents.get(path)
+        if kept is None and (item := self._small(path)) is not None:
             with _translated(path):
-                self._contents[path] = _content(self.store, path, item.version)
-        if (kept := self._contents.get(path)) is not None:
+                kept = _content(self.store, path, item.version)
+        if kept is not None:
             first = max(0, len(kept) + start) if start < 0 else start
             return kept[first : first + length]
         with _translated(path):

@@ -19,7 +19,7 @@ from tidemill.connectors.backlog import Backlog
 from tidemill.connectors.connector import Binding, Connector, Reading, SourceContext
 from tidemill.connectors.delta.backlog import TableReading, waiting_versions
 from tidemill.connectors.delta.first_version import first_version
-from tidemill.connectors.delta.location import located_table, table_at, table_of
+from tidemill.connectors.delta.location import located_table, table_of
 from tidemill.connectors.delta.position import DeltaPosition, at_version
 from tidemill.connectors.delta.retention import table_expiry
 from tidemill.connectors.delta.rows import newest_in_versions, rows_of_versions, whole_versions
@@ -71,7 +71,7 @@ class DeltaConnector(Connector[DeltaSource | StreamTable]):
         self, source: DeltaSource | StreamTable, reading: Reading, now: Binding, *, from_beginning: bool
     ) -> Continuation | None:
         """Return that a table continues at its new location, where it is the same table with the same commits."""
-        at, table = DeltaPosition.of(reading.offset), table_at(now["location"], reading.target.lake)
+        at, table = DeltaPosition.of(reading.offset), reading.target.lake.table_at(now["location"])
         if from_beginning or at is None or reading.offset is None:
             return None
         opened = table.open()

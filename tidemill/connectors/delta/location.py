@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from tidemill.connectors.delta.source import DeltaSource
 from tidemill.definitions.source import StreamTable
 from tidemill.errors import TerminalError
-from tidemill.storage.locations import spelled
 from tidemill.storage.table_ref import TableRef
 
 if TYPE_CHECKING:
@@ -16,11 +15,11 @@ def located_table(source: DeltaSource | StreamTable, lake: "Lake") -> TableRef |
     """Return the table that a source reads; None of a name in a catalog whose location is not recorded yet.
 
     Raises:
-        ConfigurationError: A catalog has it on another store than the lake.
+        ConfigurationError: It is on a store that the target does not say how to reach.
     """
     if isinstance(source, StreamTable):
         return lake.table(source.stream)
-    return None if source.folder is None else table_at(source.folder, lake)
+    return None if source.folder is None else lake.table_at(source.folder)
 
 
 def table_of(source: DeltaSource | StreamTable, lake: "Lake") -> TableRef:
@@ -28,7 +27,7 @@ def table_of(source: DeltaSource | StreamTable, lake: "Lake") -> TableRef:
 
     Raises:
         TerminalError: It is named in a catalog, and no run has asked for its location.
-        ConfigurationError: A catalog has it on another store than the lake.
+        ConfigurationError: It is on a store that the target does not say how to reach.
     """
     table = located_table(source, lake)
     if table is None:
@@ -38,12 +37,3 @@ def table_of(source: DeltaSource | StreamTable, lake: "Lake") -> TableRef:
             code="catalog-location-unknown",
         )
     return table
-
-
-def table_at(location: str, lake: "Lake") -> TableRef:
-    """Return the table at a location as a catalog writes it.
-
-    Raises:
-        ConfigurationError: It is on a store that the target does not say how to reach.
-    """
-    return lake.table_at(spelled(location))

@@ -6,6 +6,7 @@ from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote
 
 from tidemill.storage.local_store import scheme_of
+from tidemill.storage.locations import spelled
 from tidemill.storage.object_store import SCHEMES
 
 _GLOB = re.compile(r"[*?\[{]")
@@ -47,7 +48,7 @@ def source_path(path: str) -> str:
     An absolute path, or an address such as `s3a://bucket/folder`.
     """
     if scheme_of(path) in SCHEMES:
-        return _ON_S3 + path.split(":", 1)[1].lstrip("/").rstrip("/")
+        return spelled(path)
     plain = plain_path(path)
     return plain if "://" in plain else os.path.abspath(os.path.expanduser(plain))  # noqa: PTH100, PTH111
 

@@ -218,8 +218,10 @@ def _on_store(path: str, files: _Files, lake: Lake, after: str) -> Present:
     """Return the files below an address, by one listing of all that is below its first pattern."""
     folder = without_glob(path)
     store = lake.elsewhere(folder)
-    entries = {f"{folder}/{entry.key}": entry for entry in store.walk(after=after.removeprefix(f"{folder}/"))}
-    if not entries and not after and path.count("/") > _OF_A_BUCKET:
+    # What was read before the source had this folder says nothing about the names in it.
+    key = after.removeprefix(f"{folder}/") if after.startswith(f"{folder}/") else ""
+    entries = {f"{folder}/{entry.key}": entry for entry in store.walk(after=key)}
+    if not entries and not key and path.count("/") > _OF_A_BUCKET:
         # What has the name of a folder may be a file.
         parent, _, name = path.rpartition("/")
         entry = None if is_glob(path) else lake.elsewhere(parent).entry(name)

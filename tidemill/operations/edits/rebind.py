@@ -8,7 +8,6 @@ from tidemill.catalog.sources import binding_to, location_of, refuse_managed_com
 from tidemill.checkpoint.format.offsets import Offsets
 from tidemill.connectors.answers import Continuation
 from tidemill.connectors.connector import Binding, Reading
-from tidemill.connectors.delta.location import table_at
 from tidemill.connectors.registry import binding_of, describe, difference, resolved
 from tidemill.connectors.source_record import SourceRecord
 from tidemill.definitions.source import Source
@@ -86,7 +85,7 @@ def _binding_now(
         return binding_of(source, target)
     with session_of(engine) as spark:
         location = location_of(stream, name, table, spark)
-    refuse_managed_commits(stream, name, table_at(location, target.lake))
+    refuse_managed_commits(stream, name, target.lake.table_at(location))
     return binding_to(table, location)
 
 
